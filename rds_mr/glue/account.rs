@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Charging a key to everybody who has a limit, or to nobody.
+
+use super::globals::USERS;
+use super::params;
+use super::users::Reservation;
+use crate::kern::mm::Memlock;
+use crate::kern::rights;
+use crate::policy::quota;
+use crate::policy::quota::Ledger;
+use crate::policy::quota::Limits;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+
+/// The ledger of a socket or of a device.
+#[pin_data]
+pub(crate) struct Account {
+    #[pin]
+    ledger: Mutex<Ledger>,
+}
+
+impl Account {
+    /// For a socket, with the administrator's default.
+    pub(crate) fn of_socket() -> Result<Arc<Self>> {
+        let ledger = Ledger::new(params::socket_limits());
+        Arc::pin_init(
+            pin_init!(Self { ledger <- new_mutex!(ledger, "Account::ledger of a socket") }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// For a device that offers `max_mr` MRs.
+    ///
+    /// A second place that makes the lock: it nests in that of a socket.
+    pub(crate) fn of_device(max_mr: u32) -> Result<Arc<Self>> {
+        let ledger = Ledger::new(params::device_limits(max_mr));
+        Arc::pin_init(
+            pin_init!(Self { ledger <- new_mutex!(ledger, "Account::ledger of a device") }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The limits in force.
+    pub(crate) fn limits(&self) -> Limits {
+        self.ledger.lock().limits()
+    }
+
+    /// Change them; keys that exist stay.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.ledger.lock().set_limits(limits);
+    }
+}
+
+/// One key and its pages, charged to a socket, a user, a device and the memory
+/// of the process. Dropping it gives all back, and may sleep.
+pub(crate) struct Charge {
+    pages: u64,
+    uid: u32,
+    socket: Arc<Account>,
+    device: Arc<Account>,
+    _memlock: Memlock,
+}
+
+impl Charge {
+    /// Charge the current process's next key.
+    ///
+    /// All levels are charged under all locks, so that nobody sees one level
+    /// charged for a request that another level refuses. `EAGAIN`: quota or
+    /// ceiling. `ENOMEM`: RLIMIT_MEMLOCK, or no memory.
+    pub(crate) fn take(socket: &Arc<Account>, device: &Arc<Account>, pages: u64) -> Result<Self> {
+        let uid = rights::kuid();
+        let reservation = Reservation::new()?;
+        let mut of_socket = socket.ledger.lock();
+        let mut users = USERS.lock();
+        let mut of_device = device.ledger.lock();
+        let memlock = {
+            let of_user = users.ledger(uid, reservation).ok_or(ENOMEM)?;
+            let ledgers = &mut [&mut *of_socket, of_user, &mut *of_device];
+            quota::charge_all(ledgers, pages)
+                .map_err(Error::from)
+                .and_then(|()| {
+                    Self::memlock(pages).inspect_err(|_| {
+                        kernel::warn_on!(!quota::refund_all(ledgers, pages));
+                    })
+                })
+        };
+        users.tidy(uid);
+        Ok(Self {
+            pages,
+            uid,
+            socket: socket.clone(),
+            device: device.clone(),
+            _memlock: memlock?,
+        })
+    }
+
+    fn memlock(pages: u64) -> Result<Memlock> {
+        let limit = if rights::ipc_lock() {
+            u64::MAX
+        } else {
+            rights::memlock_limit()
+        };
+        Memlock::charge(pages, |pinned| quota::memlock_fits(pinned, pages, limit))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut of_socket = self.socket.ledger.lock();
+        let mut users = USERS.lock();
+        let mut of_device = self.device.ledger.lock();
+        let sound = match users.existing(self.uid) {
+            Some(of_user) => quota::refund_all(
+                &mut [&mut *of_socket, of_user, &mut *of_device],
+                self.pages,
+            ),
+            None => false,
+        };
+        kernel::warn_on!(!sound);
+        users.tidy(self.uid);
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `bind(2)`: which HCA serves this socket.
+
+use super::device::Device;
+use super::globals::DEVICES;
+use super::ports::Claim;
+use super::socket::Socket;
+use crate::kern::ib;
+use crate::policy::addr;
+use crate::policy::addr::Addr;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// A bound address and the device that it belongs to.
+pub(crate) struct Bound {
+    claim: Claim,
+    device: Arc<Device>,
+}
+
+impl Bound {
+    pub(crate) fn addr(&self) -> Addr {
+        self.claim.addr()
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+/// Bind `socket` to the sockaddr in `raw`; the checks come in the order of
+/// net/rds/bind.c.
+pub(crate) fn bind(socket: &Socket, raw: &[u8]) -> Result {
+    let addr = addr::parse_bind(raw)?;
+    let mut state = socket.state().lock();
+    if state.bound.is_some() {
+        return Err(EINVAL);
+    }
+    let claim = Claim::new(addr)?;
+    let device = device_of(addr, socket.in_init_net()).map_err(|_| {
+        // The application asked for this transport by name, or not.
+        if state.transport {
+            ENOPROTOOPT
+        } else {
+            EADDRNOTAVAIL
+        }
+    })?;
+    state.bound = Some(Bound { claim, device });
+    state.transport = true;
+    Ok(())
+}
+
+fn device_of(addr: Addr, init_net: bool) -> Result<Arc<Device>> {
+    if !init_net {
+        return Err(EPROTOTYPE);
+    }
+    let mut sockaddr = [0; addr::MAX_SOCKADDR];
+    Addr { port: 0, ..addr }.encode(&mut sockaddr);
+    ib::device_of_address(&sockaddr, |ib| DEVICES.lock().find(ib).ok_or(ENODEV))
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All devices that we serve.
+
+use super::device::Device;
+use super::globals::DEVICES;
+use crate::kern::ib::Client;
+use crate::kern::ib::IbDevice;
+use kernel::alloc::KVec;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// The list of devices. Lives in [`DEVICES`].
+pub(crate) struct Devices(KVec<Arc<Device>>);
+
+impl Devices {
+    /// No device yet.
+    pub(crate) const fn new() -> Self {
+        Self(KVec::new())
+    }
+
+    /// The device that we serve for `ib`.
+    pub(crate) fn find(&self, ib: &IbDevice) -> Option<Arc<Device>> {
+        self.0
+            .iter()
+            .find(|device| device.ib().id() == ib.id())
+            .cloned()
+    }
+}
+
+/// The module as a client of the RDMA core.
+pub(crate) struct RdmaClient;
+
+impl Client for RdmaClient {
+    type Data = Arc<Device>;
+
+    fn add(ib: &IbDevice) -> Result<Arc<Device>> {
+        let device = Device::new(ib).inspect_err(|error| {
+            pr_info!("{:?}: not served ({:?})\n", ib.name(), error);
+        })?;
+        DEVICES.lock().0.push(device.clone(), GFP_KERNEL)?;
+        pr_info!("{:?}: served, proof {:?}\n", ib.name(), device.proof());
+        Ok(device)
+    }
+
+    fn remove(device: Arc<Device>) {
+        DEVICES.lock().0.retain(|other| !Arc::ptr_eq(other, &device));
+        device.remove();
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDS_GET_MR: a key for a piece of the caller's memory.
+//!
+//! The order is part of the contract: copy in, check, charge, pin, then with a
+//! pass of the device [map, register, publish], then copy the cookie out. The
+//! steps that can block for ever (FUSE, userfaultfd) hold nothing.
+
+use super::account::Charge;
+use super::device::Device;
+use super::key::Key;
+use super::params;
+use super::revoke;
+use super::socket::Socket;
+use super::table::Entry;
+use crate::kern::ib::Access;
+use crate::kern::ib::DmaPages;
+use crate::kern::ib::MappedMr;
+use crate::kern::ib::RegOutcome;
+use crate::kern::mm::PinnedPages;
+use crate::kern::rights;
+use crate::kern::uapi::GetMrArgs;
+use crate::kern::uapi::RDS_RDMA_READWRITE;
+use crate::policy::key::Cookie;
+use crate::policy::range::PageSpan;
+use crate::policy::range::UserRange;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::uaccess::UserPtr;
+use kernel::uaccess::UserSlice;
+
+/// How often a registration is tried when somebody else's error flushed it.
+const TRIES: usize = 3;
+
+/// Register the memory that `args` names; see docs/errno.md for what it returns.
+pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
+    let device = socket.device()?;
+    let range = UserRange::new(args.vec.addr, args.vec.bytes)?;
+    if !rights::can_lock_memory() {
+        return Err(EPERM);
+    }
+    let span = range.span()?;
+    let write = args.flags & RDS_RDMA_READWRITE != 0 || !params::strict_access();
+
+    let (key, cookie) = (0..TRIES)
+        .find_map(|_| match register(socket, &device, span, write) {
+            Err(error) if error == EAGAIN_ENGINE => None,
+            other => Some(other),
+        })
+        .unwrap_or(Err(EIO))?;
+    device.start_refill();
+
+    if args.cookie_addr == 0 {
+        return Ok(());
+    }
+    let written = usize::try_from(args.cookie_addr)
+        .map_err(Error::from)
+        .and_then(|addr| {
+            UserSlice::new(UserPtr::from_addr(addr), size_of::<u64>())
+                .writer()
+                .write(&cookie.raw())
+        });
+    match written {
+        // The device may have gone meanwhile, and the key with it.
+        Ok(()) if key.is_dead() => {
+            socket.keys().remove(u64::from(key.rkey()));
+            Err(ENODEV)
+        }
+        Ok(()) => Ok(()),
+        Err(_) => {
+            if revoke::one(&device, &key, params::deadline()) {
+                socket.keys().remove(u64::from(key.rkey()));
+            }
+            Err(EFAULT)
+        }
+    }
+}
+
+/// Marks a registration that failed through no fault of its own.
+const EAGAIN_ENGINE: Error = ECANCELED;
+
+fn register(
+    socket: &Socket,
+    device: &Arc<Device>,
+    span: PageSpan,
+    write: bool,
+) -> Result<(Arc<Key>, Cookie)> {
+    let charge = Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
+    let (of_socket, of_device) = (Entry::new()?, Entry::new()?);
+    let pages = PinnedPages::pin(
+        usize::try_from(span.first())?,
+        span.pages() as usize,
+        write,
+    )?;
+
+    let pass = device.enter()?;
+    let queue = device.queue(&pass)?;
+    let mut idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
+    let class = idle.class();
+    let byte = idle.keys.next().ok_or(EIO)?;
+    let dma = DmaPages::map(device.ib(), pages, span.offset(), span.bytes())?;
+    let mapped = idle.mr.map(dma, byte)?;
+    let key = Key::new(device, mapped.rkey(), (idle.keys, class), charge)?;
+    let access = if write { Access::ReadWrite } else { Access::Read };
+    let base = mapped.base();
+    expose(device, of_device, &key, mapped, &queue, access)?;
+    if socket
+        .keys()
+        .insert(of_socket, u64::from(key.rkey()), key.clone())
+        .is_err()
+    {
+        // A quarantined key has the same number: this one cannot be told apart.
+        revoke::one(device, &key, params::deadline());
+        return Err(EAGAIN_ENGINE);
+    }
+    drop(pass);
+    let cookie = Cookie::new(key.rkey(), base);
+    Ok((key, cookie))
+}
+
+/// Let the HCA see the memory, and the device know the key.
+fn expose(
+    device: &Arc<Device>,
+    entry: Entry,
+    key: &Arc<Key>,
+    mapped: MappedMr,
+    queue: &Arc<crate::kern::ib::SendQueue>,
+    access: Access,
+) -> Result {
+    let deadline = params::deadline();
+    let outcome = mapped.register(queue, access, deadline.end_ns());
+    if let RegOutcome::NotPosted(_) = &outcome {
+        // Nothing has happened: MR, pages and charge go as they came.
+        return Err(EAGAIN_ENGINE);
+    }
+    // Ids are never used twice, so there is always room.
+    let listed = device.keys().insert(entry, key.id(), key.clone());
+    kernel::warn_on!(listed.is_err());
+    match outcome {
+        RegOutcome::NotPosted(_) => Err(EIO),
+        RegOutcome::Live(registration) => {
+            key.registered(registration);
+            Ok(())
+        }
+        RegOutcome::Failed(registration, status) => {
+            key.not_registered(registration);
+            device.deregister(key.clone());
+            if key.wait(deadline) && status == crate::kern::ib::FLUSHED {
+                Err(EAGAIN_ENGINE)
+            } else {
+                Err(EIO)
+            }
+        }
+        RegOutcome::Silent(registration) => {
+            key.silent(registration, queue.clone());
+            device.start_retrying();
+            Err(EIO)
+        }
+    }
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One key, from birth to the proof of its death.
+//!
+//! The state machine in `policy::mr_state` decides, this file acts. Only one
+//! task works on a key at a time: the one whose event moved it to a state that
+//! is not settled. Everybody else waits on `settled`.
+
+use super::account::Charge;
+use super::device::Device;
+use super::pool::PoolMr;
+use crate::kern::ib::DeregOutcome;
+use crate::kern::ib::Invalidated;
+use crate::kern::ib::Quiesced;
+use crate::kern::ib::Registration;
+use crate::kern::ib::SendQueue;
+use crate::kern::module::ModuleRef;
+use crate::kern::time;
+use crate::kern::time::Completion;
+use crate::policy::deadline::Deadline;
+use crate::policy::driver;
+use crate::policy::key::KeyBytes;
+use crate::policy::mr_state::step;
+use crate::policy::mr_state::Action;
+use crate::policy::mr_state::Event;
+use crate::policy::mr_state::State;
+use kernel::impl_has_work;
+use kernel::new_mutex;
+use kernel::new_work;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+use kernel::workqueue::Work;
+use kernel::workqueue::WorkItem;
+
+/// What a key owns. All of it goes when it is dead.
+struct Inner {
+    state: State,
+    /// The MR and the pages. `None` before registration and after death, and
+    /// while a task has taken it out to work on it.
+    registration: Option<Registration>,
+    /// The key bytes that the MR has left, for its next life.
+    bytes: Option<(KeyBytes, usize)>,
+    charge: Option<Charge>,
+    /// The queue whose REG_MR never reported.
+    silent: Option<Arc<SendQueue>>,
+    /// Keeps the module loaded while there is no proof.
+    quarantine: Option<ModuleRef>,
+}
+
+/// A key. Dropping one that is not dead leaks its pages with a warning.
+#[pin_data]
+pub(crate) struct Key {
+    id: u64,
+    rkey: u32,
+    device: Arc<Device>,
+    #[pin]
+    inner: Mutex<Inner>,
+    #[pin]
+    settled: Completion,
+    #[pin]
+    work: Work<Key>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Key { self.work }
+}
+
+/// What a task that wants a key dead has to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Revoke {
+    /// Post a LOCAL_INV and report to [`Key::invalidated`].
+    Invalidate,
+    /// Call [`Key::deregister`], here or in a worker.
+    Deregister,
+    /// Somebody is at it: wait.
+    Wait,
+    /// Nothing: dead, leaked, or stuck until its queue is destroyed.
+    Nothing,
+}
+
+impl Key {
+    /// A key of `device` that is about to be registered. The caller follows
+    /// with one of [`Self::registered`] and its kin.
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        rkey: u32,
+        bytes: (KeyBytes, usize),
+        charge: Charge,
+    ) -> Result<Arc<Self>> {
+        let inner = Inner {
+            state: State::Registering,
+            registration: None,
+            bytes: Some(bytes),
+            charge: Some(charge),
+            silent: None,
+            quarantine: None,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                id: device.next_key_id(),
+                rkey,
+                device: device.clone(),
+                inner <- new_mutex!(inner, "Key::inner"),
+                settled <- Completion::new(),
+                work <- new_work!("Key::work"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Number that tells keys of a device apart, also over time.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The key at the HCA.
+    pub(crate) fn rkey(&self) -> u32 {
+        self.rkey
+    }
+
+    /// Where it lives.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Whether nothing is left of it at the HCA, proven.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.inner.lock().state == State::Dead
+    }
+
+    /// Whether it has neither ended nor is alive: there is something to try.
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.inner.lock().quarantine.is_some()
+    }
+
+    /// Advance the state machine. `None` (and a warning) for an event that
+    /// cannot be: the key stays as it is, its pages pinned.
+    fn advance(&self, inner: &mut Inner, event: Event) -> Option<Action> {
+        match step(inner.state, event, self.device.proof()) {
+            Ok((state, action)) => {
+                if inner.state.is_settled() && !state.is_settled() {
+                    self.settled.reinit();
+                }
+                inner.state = state;
+                Some(action)
+            }
+            Err(violation) => {
+                kernel::warn_on!(true);
+                pr_err!("key {}: {:?}\n", self.id, violation);
+                None
+            }
+        }
+    }
+
+    /// The REG_MR has succeeded.
+    pub(crate) fn registered(&self, registration: Registration) {
+        let mut inner = self.inner.lock();
+        inner.registration = Some(registration);
+        self.advance(&mut inner, Event::RegOk);
+    }
+
+    /// The REG_MR has reported a failure: the caller deregisters.
+    pub(crate) fn not_registered(&self, registration: Registration) {
+        let mut inner = self.inner.lock();
+        inner.registration = Some(registration);
+        self.advance(&mut inner, Event::RegFailed);
+    }
+
+    /// The REG_MR has not reported, and may still run on `queue`.
+    pub(crate) fn silent(&self, registration: Registration, queue: Arc<SendQueue>) {
+        let mut inner = self.inner.lock();
+        inner.registration = Some(registration);
+        inner.silent = Some(queue);
+        self.advance(&mut inner, Event::RegSilent);
+        self.quarantine(&mut inner);
+    }
+
+    /// Somebody wants the key dead.
+    pub(crate) fn revoke(&self) -> Revoke {
+        let mut inner = self.inner.lock();
+        match self.advance(&mut inner, Event::Revoke) {
+            Some(Action::PostInvalidate) => Revoke::Invalidate,
+            Some(Action::Dereg) => Revoke::Deregister,
+            Some(Action::Wait) => Revoke::Wait,
+            _ => Revoke::Nothing,
+        }
+    }
+
+    /// Try again what had no proof so far. True: call [`Self::deregister`].
+    pub(crate) fn retry(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let event = match inner.state {
+            State::Stuck if inner.silent.as_ref().is_some_and(|sq| sq.is_destroyed()) => {
+                inner.silent = None;
+                Event::QpGone
+            }
+            State::Stuck | State::Quarantined => Event::Retry,
+            _ => return false,
+        };
+        self.advance(&mut inner, event) == Some(Action::Dereg)
+    }
+
+    /// The LOCAL_INV that [`Revoke::Invalidate`] asked for has come to an end.
+    /// True: not with what this driver needs; call [`Self::deregister`].
+    ///
+    /// May sleep (it releases the pages).
+    pub(crate) fn invalidated(self: &Arc<Self>, proof: Option<Invalidated>) -> bool {
+        let mut inner = self.inner.lock();
+        let taken = inner.registration.take();
+        let (event, quiesced) = match (proof, taken) {
+            (Some(proof), Some(registration)) => match registration.quiesce_by_invalidation(proof) {
+                Ok(parts) => (Event::InvProven, Some(parts)),
+                Err(registration) => {
+                    inner.registration = Some(registration);
+                    (Event::InvUnproven, None)
+                }
+            },
+            (_, taken) => {
+                inner.registration = taken;
+                (Event::InvUnproven, None)
+            }
+        };
+        let action = self.advance(&mut inner, event);
+        match (action, quiesced) {
+            (Some(Action::Release), Some((mr, quiesced))) => {
+                let bytes = inner.bytes.take();
+                self.die(inner, quiesced);
+                if let Some((keys, class)) = bytes {
+                    self.device.take_back(PoolMr::returned(mr, keys, class));
+                }
+                false
+            }
+            (action, _) => action == Some(Action::Dereg),
+        }
+    }
+
+    /// Deregister the MR: the last resort, and for most drivers the only proof.
+    ///
+    /// Sleeps without a bound that we know.
+    pub(crate) fn deregister(self: &Arc<Self>) {
+        let Some(registration) = self.inner.lock().registration.take() else {
+            return;
+        };
+        let driver_id = self.device.driver_id();
+        let outcome =
+            registration.quiesce_by_dereg(|ms| driver::dereg_is_proof(driver_id, ms));
+        let mut inner = self.inner.lock();
+        match outcome {
+            DeregOutcome::Proven(quiesced) => {
+                self.advance(&mut inner, Event::DeregProven);
+                self.die(inner, quiesced);
+            }
+            DeregOutcome::Refused(registration, error) => {
+                inner.registration = Some(registration);
+                self.advance(&mut inner, Event::DeregFailed);
+                self.quarantine(&mut inner);
+                self.settled.complete_all();
+                drop(inner);
+                if time::may_log() {
+                    pr_err!(
+                        "{:?}: key {} not deregistered ({:?}); its pages stay pinned, will try again\n",
+                        self.device.name(),
+                        self.id,
+                        error
+                    );
+                }
+                self.device.start_retrying();
+            }
+            DeregOutcome::Unproven => {
+                self.advance(&mut inner, Event::DeregLate);
+                self.leaked(inner);
+            }
+        }
+    }
+
+    /// Dead: let go of the pages and of all charges, then tell everybody.
+    fn die(self: &Arc<Self>, mut inner: kernel::sync::lock::mutex::MutexGuard<'_, Inner>, quiesced: Quiesced) {
+        let charge = inner.charge.take();
+        let quarantine = inner.quarantine.take();
+        drop(inner);
+        drop(quiesced);
+        drop(charge);
+        self.device.retire(self);
+        self.settled.complete_all();
+        // Last: with it the module may go.
+        drop(quarantine);
+    }
+
+    /// No proof will ever come: the pages stay pinned and charged for good.
+    fn leaked(self: &Arc<Self>, mut inner: kernel::sync::lock::mutex::MutexGuard<'_, Inner>) {
+        if let Some(registration) = inner.registration.take() {
+            registration.leak();
+        }
+        core::mem::forget(inner.charge.take());
+        let quarantine = inner.quarantine.take();
+        drop(inner);
+        pr_err!(
+            "{:?}: key {} leaked: nothing proves that the HCA has let go, its pages stay pinned until reboot\n",
+            self.device.name(),
+            self.id
+        );
+        self.device.retire(self);
+        self.settled.complete_all();
+        drop(quarantine);
+    }
+
+    /// The device goes away: give up what could not be proven.
+    pub(crate) fn device_gone(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        if inner.state.is_settled() && inner.state != State::Live {
+            if let Some(Action::Leak) = self.advance(&mut inner, Event::DeviceGone) {
+                self.leaked(inner);
+            }
+        }
+    }
+
+    fn quarantine(&self, inner: &mut Inner) {
+        if inner.quarantine.is_none() {
+            inner.quarantine = Some(ModuleRef::get());
+        }
+    }
+
+    /// Wait until nobody works on the key, or the deadline. True if it is dead.
+    pub(crate) fn wait(&self, deadline: Deadline) -> bool {
+        loop {
+            let state = self.inner.lock().state;
+            let left = deadline.remaining_ns(time::now_ns());
+            if state.is_settled() || left == 0 {
+                return state == State::Dead;
+            }
+            self.settled.wait_ns(left);
+        }
+    }
+}
+
+impl WorkItem for Key {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.deregister();
+    }
+}

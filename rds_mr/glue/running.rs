@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Start and end of the module.
+
+use super::devices::RdmaClient;
+use super::globals;
+use super::params;
+use super::socket::Socket;
+use crate::kern::ib::ClientRegistration;
+use crate::kern::module;
+use crate::kern::sock::FamilyRegistration;
+use kernel::prelude::*;
+
+/// All that is registered with the kernel.
+///
+/// Fields are dropped in this order, which is load-bearing: first nobody can
+/// open a socket (none is left, since each holds the module), then all devices
+/// are given back.
+#[pin_data]
+pub(crate) struct Running {
+    #[pin]
+    _family: FamilyRegistration<Socket>,
+    #[pin]
+    _client: ClientRegistration<RdmaClient>,
+}
+
+impl Running {
+    /// Check everything that can be checked, then register.
+    pub(crate) fn start() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _: {
+                module::check_layout()?;
+                params::check()?;
+                globals::init();
+            },
+            _family <- FamilyRegistration::new(),
+            _client <- ClientRegistration::new(c"rds_mr"),
+        }? Error)
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA verbs: devices, protection domains, send queues, memory regions.
+//!
+//! How they depend on each other, and so the order in which they must go:
+//! [`Registration`]/[`Mr`] and [`SendQueue`] before their [`Pd`], and all of
+//! them before `ib_client.remove` returns.
+
+mod client;
+mod cm;
+mod device;
+mod dma;
+mod invalidate;
+mod mr;
+mod pd;
+pub(crate) mod probe;
+mod qp;
+mod route;
+mod sq;
+
+pub(crate) use client::Client;
+pub(crate) use client::ClientRegistration;
+pub(crate) use cm::device_of_address;
+pub(crate) use device::IbDevice;
+pub(crate) use dma::DmaPages;
+pub(crate) use invalidate::Invalidated;
+pub(crate) use mr::Access;
+pub(crate) use mr::DeregOutcome;
+pub(crate) use mr::MappedMr;
+pub(crate) use mr::Mr;
+pub(crate) use mr::Quiesced;
+pub(crate) use mr::RegOutcome;
+pub(crate) use mr::Registration;
+pub(crate) use pd::Pd;
+pub(crate) use route::Route;
+pub(crate) use sq::Outcome;
+pub(crate) use sq::SendQueue;
+pub(crate) use sq::Wr;
+pub(crate) use sq::CHAIN;
+pub(crate) use sq::FLUSHED;

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Input of bindgen: see the rule in Kbuild. */
+#include <net/sock.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/ib_cache.h>
+#include <rdma/rdma_cm.h>
+#include <linux/rds.h>
+#include <uapi/linux/rds_mr.h>
+
+#include "helpers.h"
+#include "params.h"
+#include "sock_shim.h"
