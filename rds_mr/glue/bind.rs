@@ -9,6 +9,7 @@ use super::socket::Socket;
 use crate::kern::ib;
 use crate::policy::addr;
 use crate::policy::addr::Addr;
+use crate::policy::error::Error as Reason;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -28,23 +29,29 @@ impl Bound {
     }
 }
 
-/// Bind `socket` to the sockaddr in `raw`; the checks come in the order of
-/// net/rds/bind.c.
+/// Bind `socket` to the sockaddr in `raw`; errors as net/rds/bind.c has them,
+/// in its order.
 pub(crate) fn bind(socket: &Socket, raw: &[u8]) -> Result {
-    let addr = addr::parse_bind(raw)?;
     let mut state = socket.state().lock();
     if state.bound.is_some() {
         return Err(EINVAL);
     }
-    let claim = Claim::new(addr)?;
-    let device = device_of(addr, socket.in_init_net()).map_err(|_| {
-        // The application asked for this transport by name, or not.
-        if state.transport {
-            ENOPROTOOPT
-        } else {
-            EADDRNOTAVAIL
-        }
+    // No HCA at that address: the answer depends on whether the application
+    // has asked for this transport by name.
+    let no_device = if state.transport {
+        ENOPROTOOPT
+    } else {
+        EADDRNOTAVAIL
+    };
+    let addr = addr::parse_bind(raw).map_err(|reason| match reason {
+        Reason::AddrNotAvail => no_device,
+        other => other.into(),
     })?;
+    if state.peer.is_some_and(|peer| !addr.is_on_link_of(&peer)) {
+        return Err(EINVAL);
+    }
+    let device = device_of(addr, socket.in_init_net()).map_err(|_| no_device)?;
+    let claim = Claim::new(addr)?;
     state.bound = Some(Bound { claim, device });
     state.transport = true;
     Ok(())

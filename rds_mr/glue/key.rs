@@ -56,6 +56,8 @@ pub(crate) struct Key {
     device: Arc<Device>,
     #[pin]
     inner: Mutex<Inner>,
+    /// Complete while nobody works on the key: not only its state is settled,
+    /// but what follows from that state has been done.
     #[pin]
     settled: Completion,
     #[pin]
@@ -158,6 +160,7 @@ impl Key {
         let mut inner = self.inner.lock();
         inner.registration = Some(registration);
         self.advance(&mut inner, Event::RegOk);
+        self.settled.complete_all();
     }
 
     /// The REG_MR has reported a failure: the caller deregisters.
@@ -174,6 +177,7 @@ impl Key {
         inner.silent = Some(queue);
         self.advance(&mut inner, Event::RegSilent);
         self.quarantine(&mut inner);
+        self.settled.complete_all();
     }
 
     /// Somebody wants the key dead.
@@ -321,16 +325,16 @@ impl Key {
         }
     }
 
-    /// Wait until nobody works on the key, or the deadline. True if it is dead.
+    /// Wait until nobody works on the key, or the deadline. True if it is dead,
+    /// and its pages are released.
     pub(crate) fn wait(&self, deadline: Deadline) -> bool {
-        loop {
+        while self.settled.wait_ns(deadline.remaining_ns(time::now_ns())) {
             let state = self.inner.lock().state;
-            let left = deadline.remaining_ns(time::now_ns());
-            if state.is_settled() || left == 0 {
+            if state.is_settled() {
                 return state == State::Dead;
             }
-            self.settled.wait_ns(left);
         }
+        false
     }
 }
 

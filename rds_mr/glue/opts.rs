@@ -111,6 +111,9 @@ fn cancel_sent_to(socket: &Socket, value: OptIn) -> Result {
     if !socket.is_bound() {
         return Err(ENOTCONN);
     }
+    if value.len() < addr::SOCKADDR_IN {
+        return Err(EINVAL);
+    }
     let (raw, len) = value.read_prefix::<{ addr::MAX_SOCKADDR }>()?;
     addr::parse_cancel(raw.get(..len).unwrap_or(&raw))?;
     Ok(())

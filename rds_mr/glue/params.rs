@@ -13,7 +13,7 @@ use kernel::prelude::*;
 /// Refuse to load with parameters that make no sense, and say which.
 pub(crate) fn check() -> Result {
     if ProofMode::parse(module::proof_param()).is_none() {
-        pr_err!("parameter proof must be auto, inv or dereg\n");
+        pr_err!("parameter proof must be auto, inv or dereg, not {}\n", module::proof_text());
         return Err(EINVAL);
     }
     let asked = module::params().revoke_timeout_ms;

@@ -136,7 +136,7 @@ impl sock::Socket for Socket {
         let peer = addr::parse_connect(raw)?;
         let mut state = self.state.lock();
         if let Some(bound) = &state.bound {
-            if peer.is_link_local() && !peer.is_on_link_of(&bound.addr()) {
+            if !peer.is_on_link_of(&bound.addr()) {
                 return Err(EINVAL);
             }
         }

@@ -5,12 +5,18 @@
 use crate::sys::bindings as raw;
 use kernel::bindings;
 use kernel::prelude::*;
+use kernel::str::BStr;
 
 /// Parameters as given at load time. They never change (mode 0444).
 pub(crate) fn params() -> &'static raw::rds_mr_params {
     // SAFETY: `rds_mr_params` is written by the module loader before `init`
     // runs, and by nobody after.
     unsafe { &*core::ptr::addr_of!(raw::rds_mr_params) }
+}
+
+/// The text of the parameter `proof`, to print.
+pub(crate) fn proof_text() -> &'static BStr {
+    BStr::from_bytes(proof_param())
 }
 
 /// The text of the parameter `proof`.

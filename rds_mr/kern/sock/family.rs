@@ -44,6 +44,13 @@ impl<T: Socket> FamilyRegistration<T> {
                     });
                     bindings::sock_register(slot)
                 };
+                if ret == EEXIST.to_errno() {
+                    // insmod can only say EBUSY, so say it here.
+                    pr_err!(
+                        "socket family {} belongs to another module: unload that first (in-tree RDS: rmmod rds_tcp rds_rdma rds)\n",
+                        T::FAMILY
+                    );
+                }
                 if ret != 0 {
                     // SAFETY: Registered above, and never used.
                     unsafe { raw::rds_mr_proto_unregister() };
