@@ -129,15 +129,14 @@ fn expose(
 ) -> Result {
     let deadline = params::deadline();
     let outcome = mapped.register(queue, access, deadline.end_ns());
-    if let RegOutcome::NotPosted(_) = &outcome {
-        // Nothing has happened: MR, pages and charge go as they came.
+    if matches!(outcome, RegOutcome::NotPosted) {
         return Err(EAGAIN_ENGINE);
     }
     // Ids are never used twice, so there is always room.
     let listed = device.keys().insert(entry, key.id(), key.clone());
     kernel::warn_on!(listed.is_err());
     match outcome {
-        RegOutcome::NotPosted(_) => Err(EIO),
+        RegOutcome::NotPosted => Err(EIO),
         RegOutcome::Live(registration) => {
             key.registered(registration);
             Ok(())

@@ -60,7 +60,7 @@ impl Control {
         let queue = device.queue(pass)?;
         match mapped.register(&queue, Access::Read, params::deadline().end_ns()) {
             RegOutcome::Live(registration) => Ok(registration),
-            RegOutcome::NotPosted(_) => Err(EIO),
+            RegOutcome::NotPosted => Err(EIO),
             RegOutcome::Failed(registration, _) => {
                 end(registration, device.driver_id());
                 Err(EIO)

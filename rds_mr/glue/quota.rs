@@ -25,6 +25,7 @@ pub(crate) fn set(socket: &Socket, asked: &Quota) -> Result {
         asked.max_keys,
         asked.flags,
         asked.max_pages,
+        socket.account().limits(),
         params::socket_limits(),
         rights::net_admin(),
     )?;

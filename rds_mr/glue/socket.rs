@@ -16,6 +16,7 @@ use crate::kern::sock::OptOut;
 use crate::kern::sock::MAX_ADDR;
 use crate::kern::time;
 use crate::kern::uapi::AF_RDS;
+use crate::kern::uapi::SOCK_SEQPACKET;
 use crate::policy::addr;
 use crate::policy::addr::Addr;
 use kernel::new_mutex;
@@ -23,9 +24,6 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 use kernel::uaccess::UserPtr;
-
-/// `SOCK_SEQPACKET`, the only type.
-const SOCK_SEQPACKET: i32 = kernel::bindings::sock_type_SOCK_SEQPACKET as i32;
 
 /// What calls on the socket have set.
 pub(crate) struct State {

@@ -45,16 +45,6 @@ impl Gate {
         Some(Pass { gate: self })
     }
 
-    /// Whether nobody can go in any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        !self.state.lock().open
-    }
-
-    /// Let nobody in any more. Does not wait.
-    pub(crate) fn close(&self) {
-        self.state.lock().open = false;
-    }
-
     /// Close, and wait until all have left. Everybody inside works under a
     /// deadline of its own, which bounds this wait. Idempotent.
     pub(crate) fn close_and_wait(&self) {

@@ -14,6 +14,10 @@ pub(crate) use raw::rds_mr_quota as Quota;
 /// Address and protocol family.
 pub(crate) const AF_RDS: i32 = kernel::bindings::AF_RDS as i32;
 
+/// The only socket type of the family.
+// CAST: 5.
+pub(crate) const SOCK_SEQPACKET: i32 = kernel::bindings::sock_type_SOCK_SEQPACKET as i32;
+
 /// `struct rds_get_mr_for_dest_args`: the destination is not looked at.
 #[repr(C)]
 pub(crate) struct GetMrForDestArgs {

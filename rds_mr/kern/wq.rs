@@ -39,12 +39,6 @@ impl OwnedQueue {
         // SAFETY: By the type invariant `raw` lives as long as `self`.
         unsafe { Queue::from_raw(self.raw.as_ptr()) }
     }
-
-    /// Wait until everything that is queued now has run.
-    pub(crate) fn flush(&self) {
-        // SAFETY: By the type invariant `raw` is a live workqueue.
-        unsafe { bindings::__flush_workqueue(self.raw.as_ptr()) }
-    }
 }
 
 /// Sleeps until every item has run. Must not run in an item of the queue.

@@ -106,16 +106,18 @@ pub(crate) fn refund_all(ledgers: &mut [&mut Ledger], pages: u64) -> bool {
 
 /// Turns a `struct rds_mr_quota` of an application into the limits of its socket.
 ///
-/// A number of 0 asks for the administrator's default, which is also the ceiling.
+/// A number of 0 asks for the administrator's default, which is also the ceiling. What lies
+/// above the ceiling because somebody privileged raised it may be kept or lowered by anybody.
 ///
 /// # Errors
 ///
-/// [`Error::Invalid`] if a flag is set, [`Error::Perm`] if a number exceeds the ceiling and the
-/// caller is not `privileged` (`CAP_NET_ADMIN` in the initial user namespace).
+/// [`Error::Invalid`] if a flag is set, [`Error::Perm`] if a number exceeds both the ceiling
+/// and what is in force (`current`), and the caller is not `privileged` (`CAP_NET_ADMIN` in the initial user namespace).
 pub(crate) fn resolve_quota(
     max_keys: u32,
     flags: u32,
     max_pages: u64,
+    current: Limits,
     ceiling: Limits,
     privileged: bool,
 ) -> Result<Limits, Error> {
@@ -127,7 +129,11 @@ pub(crate) fn resolve_quota(
         keys: or_default(u64::from(max_keys), ceiling.keys),
         pages: or_default(max_pages, ceiling.pages),
     };
-    if !privileged && (wanted.keys > ceiling.keys || wanted.pages > ceiling.pages) {
+    let raised = |wanted: u64, current, ceiling| wanted > ceiling && wanted > current;
+    if !privileged
+        && (raised(wanted.keys, current.keys, ceiling.keys)
+            || raised(wanted.pages, current.pages, ceiling.pages))
+    {
         return Err(Error::Perm);
     }
     Ok(wanted)

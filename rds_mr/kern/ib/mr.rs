@@ -166,8 +166,9 @@ pub(crate) enum RegOutcome {
     /// The WR has not reported and may still run. It holds a pointer to the MR:
     /// not even deregistering is allowed until its queue is destroyed.
     Silent(Registration),
-    /// The WR never reached the queue.
-    NotPosted(MappedMr),
+    /// The WR never reached the queue: no HCA has heard of the pages, and MR
+    /// and pages have been let go.
+    NotPosted,
 }
 
 impl MappedMr {
@@ -191,11 +192,11 @@ impl MappedMr {
         // whose user waits for the end of the queue if the WR is silent (see
         // `RegOutcome::Silent`, `Registration::quiesce_by_dereg`).
         let Ok(batch) = (unsafe { sq.post(&wr, deadline_ns) }) else {
-            return RegOutcome::NotPosted(self);
+            return RegOutcome::NotPosted;
         };
         batch.wait(deadline_ns);
         match batch.outcome(0) {
-            Outcome::NotPosted => RegOutcome::NotPosted(self),
+            Outcome::NotPosted => RegOutcome::NotPosted,
             Outcome::Silent => RegOutcome::Silent(self.expose()),
             Outcome::Failed(status) => RegOutcome::Failed(self.expose(), status),
             Outcome::Success => RegOutcome::Live(self.expose()),

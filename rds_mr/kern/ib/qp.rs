@@ -127,11 +127,6 @@ impl Qp {
         self.raw.as_ptr()
     }
 
-    /// Its PD.
-    pub(super) fn pd(&self) -> &Arc<Pd> {
-        &self.pd
-    }
-
     fn modify(&self, attr: &mut raw::ib_qp_attr, mask: u32) -> Result {
         // CAST: A mask of low bits.
         // SAFETY: A live QP, and `attr` holds what `mask` names.

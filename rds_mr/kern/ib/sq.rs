@@ -11,6 +11,9 @@
 use super::qp::random_psn;
 use super::qp::Qp;
 use super::qp::Remote;
+use super::wr::Outcome;
+use super::wr::Slot;
+use super::wr::Wr;
 use super::Pd;
 use super::Route;
 use crate::kern::gate::Gate;
@@ -21,7 +24,6 @@ use core::pin::Pin;
 use core::cell::UnsafeCell;
 use kernel::alloc::KVec;
 use kernel::bindings;
-use kernel::container_of;
 use kernel::new_mutex;
 use kernel::new_spinlock;
 use kernel::prelude::*;
@@ -39,108 +41,6 @@ pub(crate) const CHAIN: usize = 64;
 const DEPTH: u32 = 256;
 /// How long a waiter spins before it sleeps between two polls.
 const SPIN_NS: u64 = 300_000;
-
-/// Status of a WR that the queue's death kept from running.
-pub(crate) const FLUSHED: u32 = raw::ib_wc_status_IB_WC_WR_FLUSH_ERR;
-
-/// One work request.
-#[derive(Clone, Copy)]
-pub(crate) enum Wr {
-    /// Make an MR reachable through its current rkey.
-    RegMr {
-        /// The MR, which must live until this WR has reported.
-        mr: *mut raw::ib_mr,
-        /// `enum ib_access_flags`.
-        access: i32,
-    },
-    /// Make `rkey` unreachable.
-    LocalInv {
-        /// The key to invalidate.
-        rkey: u32,
-    },
-    /// Read or write remote memory, from or into a local buffer that is mapped
-    /// for DMA until this WR has reported.
-    Rdma {
-        /// Write if true, else read.
-        write: bool,
-        /// DMA address of the local buffer.
-        local: u64,
-        /// Key for it: [`Pd::local_dma_lkey`].
-        lkey: u32,
-        /// Its length in bytes.
-        bytes: u32,
-        /// Remote address.
-        remote: u64,
-        /// Remote key.
-        rkey: u32,
-    },
-}
-
-/// What became of a WR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Never reached the queue: it has had no effect and will have none.
-    NotPosted,
-    /// Has not reported: it may still run, until the QP is destroyed.
-    Silent,
-    /// Executed.
-    Success,
-    /// Reported an `ib_wc_status` other than success.
-    Failed(u32),
-}
-
-/// Slot states; a reported status `s` is `REPORTED + s`.
-const IDLE: u32 = 0;
-const POSTED: u32 = 1;
-const REPORTED: u32 = 2;
-
-#[repr(C)]
-union RawWr {
-    send: core::mem::ManuallyDrop<raw::ib_send_wr>,
-    reg: core::mem::ManuallyDrop<raw::ib_reg_wr>,
-    rdma: core::mem::ManuallyDrop<raw::ib_rdma_wr>,
-}
-
-struct Slot {
-    cqe: UnsafeCell<raw::ib_cqe>,
-    status: Atomic<u32>,
-    wr: UnsafeCell<RawWr>,
-    sge: UnsafeCell<raw::ib_sge>,
-}
-
-impl Slot {
-    fn new() -> Self {
-        Self {
-            cqe: UnsafeCell::new(raw::ib_cqe { done: Some(done) }),
-            status: Atomic::new(IDLE),
-            wr: UnsafeCell::new(RawWr {
-                send: core::mem::ManuallyDrop::new(raw::ib_send_wr::default()),
-            }),
-            sge: UnsafeCell::new(raw::ib_sge::default()),
-        }
-    }
-
-    fn send_wr(&self) -> *mut raw::ib_send_wr {
-        // Every member starts with its `ib_send_wr` (checked in layout.rs by
-        // the offsets of what follows it).
-        self.wr.get().cast()
-    }
-}
-
-/// Called by `ib_process_cq_direct` for each completion.
-///
-/// # Safety
-///
-/// `wc` is a completion of a WR that [`SendQueue::post`] filled, so its
-/// `wr_cqe` points into a slot that lives (see [`SendQueue`]).
-unsafe extern "C" fn done(_cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The CQ hands over a valid completion.
-    let wc = unsafe { &*wc };
-    let cqe = wc.__bindgen_anon_1.bindgen_union_field as *mut UnsafeCell<raw::ib_cqe>;
-    // SAFETY: As promised, `cqe` is the field of a live slot.
-    let slot = unsafe { &*container_of!(cqe, Slot, cqe) };
-    slot.status.store(REPORTED.saturating_add(wc.status), Release);
-}
 
 /// A send queue with its QP and CQ.
 ///
@@ -270,9 +170,9 @@ impl SendQueue {
             let Some(slot) = self.slots.get(index) else {
                 continue;
             };
-            // SAFETY: The slot belongs to this batch, and its WR is not posted.
-            unsafe { fill(slot, wr, next) };
-            slot.status.store(POSTED, Relaxed);
+            // SAFETY: The slot belongs to this batch, its WR is not posted, and
+            // the caller promised the rest.
+            unsafe { slot.fill(wr, next) };
             next = slot.send_wr();
         }
         let mut bad: *const raw::ib_send_wr = core::ptr::null();
@@ -373,73 +273,6 @@ impl PinnedDrop for SendQueue {
     }
 }
 
-/// Fill the slot's WR and link it to `next`.
-///
-/// # Safety
-///
-/// Nobody else may use the slot, and its WR must not be posted.
-unsafe fn fill(slot: &Slot, wr: &Wr, next: *mut raw::ib_send_wr) {
-    let mut send = raw::ib_send_wr {
-        next,
-        send_flags: raw::ib_send_flags_IB_SEND_SIGNALED,
-        ..Default::default()
-    };
-    send.__bindgen_anon_1.bindgen_union_field = slot.cqe.get() as u64;
-    let filled = match *wr {
-        Wr::RegMr { mr, access } => {
-            send.opcode = raw::ib_wr_opcode_IB_WR_REG_MR;
-            RawWr {
-                reg: core::mem::ManuallyDrop::new(raw::ib_reg_wr {
-                    wr: send,
-                    mr,
-                    // SAFETY: The caller of `post` promised that the MR lives.
-                    key: unsafe { raw::rds_mr_helper_mr_rkey(mr) },
-                    access,
-                }),
-            }
-        }
-        Wr::LocalInv { rkey } => {
-            send.opcode = raw::ib_wr_opcode_IB_WR_LOCAL_INV;
-            send.ex.bindgen_union_field = rkey;
-            RawWr {
-                send: core::mem::ManuallyDrop::new(send),
-            }
-        }
-        Wr::Rdma {
-            write,
-            local,
-            lkey,
-            bytes,
-            remote,
-            rkey,
-        } => {
-            let sge = slot.sge.get();
-            send.opcode = if write {
-                raw::ib_wr_opcode_IB_WR_RDMA_WRITE
-            } else {
-                raw::ib_wr_opcode_IB_WR_RDMA_READ
-            };
-            // SAFETY: Nobody else uses the slot.
-            unsafe {
-                (*sge).addr = local;
-                (*sge).length = bytes;
-                (*sge).lkey = lkey;
-            }
-            send.sg_list = sge;
-            send.num_sge = 1;
-            RawWr {
-                rdma: core::mem::ManuallyDrop::new(raw::ib_rdma_wr {
-                    wr: send,
-                    remote_addr: remote,
-                    rkey,
-                }),
-            }
-        }
-    };
-    // SAFETY: Nobody else uses the slot. The WR has no destructor.
-    unsafe { *slot.wr.get() = filled };
-}
-
 /// WRs that were posted together. Dropping it gives back the slots of those
 /// that have reported; the others stay out of use, and the queue is broken.
 pub(crate) struct Batch<'a> {
@@ -468,16 +301,16 @@ impl Batch<'_> {
             .unwrap_or(0)
     }
 
-    fn status(&self, n: usize) -> Option<u32> {
+    fn reported(&self, n: usize) -> Option<u32> {
         let index = self.slots.get(n).copied().map(usize::from)?;
-        Some(self.sq.slots.get(index)?.status.load(Acquire))
+        self.sq.slots.get(index)?.reported()
     }
 
     /// Wait until all have reported. True if they did before the deadline.
     pub(crate) fn wait(&self, deadline_ns: u64) -> bool {
         let mut seen = 0;
         self.sq.poll_until(deadline_ns, || {
-            while seen < self.posted && self.status(seen).is_some_and(|s| s >= REPORTED) {
+            while seen < self.posted && self.reported(seen).is_some() {
                 seen = seen.saturating_add(1);
             }
             seen == self.posted
@@ -489,7 +322,7 @@ impl Batch<'_> {
         if n >= self.posted {
             return Outcome::NotPosted;
         }
-        match self.status(n).and_then(|s| s.checked_sub(REPORTED)) {
+        match self.reported(n) {
             None => Outcome::Silent,
             Some(raw::ib_wc_status_IB_WC_SUCCESS) => Outcome::Success,
             Some(status) => Outcome::Failed(status),
