@@ -113,10 +113,9 @@ impl Drop for Charge {
         let mut users = USERS.lock();
         let mut of_device = self.device.ledger.lock();
         let sound = match users.existing(self.uid) {
-            Some(of_user) => quota::refund_all(
-                &mut [&mut *of_socket, of_user, &mut *of_device],
-                self.pages,
-            ),
+            Some(of_user) => {
+                quota::refund_all(&mut [&mut *of_socket, of_user, &mut *of_device], self.pages)
+            }
             None => false,
         };
         kernel::warn_on!(!sound);

@@ -180,7 +180,10 @@ impl Device {
         let old = resources.queue.replace(new.clone());
         drop(slot);
         if let Some(old) = old {
-            pr_info!("{:?}: registration queue replaced after an error\n", self.name());
+            pr_info!(
+                "{:?}: registration queue replaced after an error\n",
+                self.name()
+            );
             self.in_worker(old, |old| old.destroy());
         }
         Ok(new)

@@ -44,7 +44,10 @@ impl Client for RdmaClient {
     }
 
     fn remove(device: Arc<Device>) {
-        DEVICES.lock().0.retain(|other| !Arc::ptr_eq(other, &device));
+        DEVICES
+            .lock()
+            .0
+            .retain(|other| !Arc::ptr_eq(other, &device));
         device.remove();
     }
 }

@@ -17,7 +17,11 @@ use kernel::prelude::*;
 pub(crate) fn free_mr(socket: &Socket, args: &FreeMrArgs) -> Result {
     if args.cookie == 0 {
         // In-tree: flush what was freed lazily. Nothing is, here.
-        return if socket.has_transport() { Ok(()) } else { Err(EINVAL) };
+        return if socket.has_transport() {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        };
     }
     let at = u64::from(Cookie::from_raw(args.cookie).rkey());
     let key = socket.keys().get(at).ok_or(EINVAL)?;

@@ -87,11 +87,7 @@ fn register(
 ) -> Result<(Arc<Key>, Cookie)> {
     let charge = Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
     let (of_socket, of_device) = (Entry::new()?, Entry::new()?);
-    let pages = PinnedPages::pin(
-        usize::try_from(span.first())?,
-        span.pages() as usize,
-        write,
-    )?;
+    let pages = PinnedPages::pin(usize::try_from(span.first())?, span.pages() as usize, write)?;
 
     let pass = device.enter()?;
     let queue = device.queue(&pass)?;
@@ -101,7 +97,11 @@ fn register(
     let dma = DmaPages::map(device.ib(), pages, span.offset(), span.bytes())?;
     let mapped = idle.mr.map(dma, byte)?;
     let key = Key::new(device, mapped.rkey(), (idle.keys, class), charge)?;
-    let access = if write { Access::ReadWrite } else { Access::Read };
+    let access = if write {
+        Access::ReadWrite
+    } else {
+        Access::Read
+    };
     let base = mapped.base();
     expose(device, of_device, &key, mapped, &queue, access)?;
     if socket

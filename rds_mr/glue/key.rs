@@ -213,13 +213,15 @@ impl Key {
         let mut inner = self.inner.lock();
         let taken = inner.registration.take();
         let (event, quiesced) = match (proof, taken) {
-            (Some(proof), Some(registration)) => match registration.quiesce_by_invalidation(proof) {
-                Ok(parts) => (Event::InvProven, Some(parts)),
-                Err(registration) => {
-                    inner.registration = Some(registration);
-                    (Event::InvUnproven, None)
+            (Some(proof), Some(registration)) => {
+                match registration.quiesce_by_invalidation(proof) {
+                    Ok(parts) => (Event::InvProven, Some(parts)),
+                    Err(registration) => {
+                        inner.registration = Some(registration);
+                        (Event::InvUnproven, None)
+                    }
                 }
-            },
+            }
             (_, taken) => {
                 inner.registration = taken;
                 (Event::InvUnproven, None)
@@ -247,8 +249,7 @@ impl Key {
             return;
         };
         let driver_id = self.device.driver_id();
-        let outcome =
-            registration.quiesce_by_dereg(|ms| driver::dereg_is_proof(driver_id, ms));
+        let outcome = registration.quiesce_by_dereg(|ms| driver::dereg_is_proof(driver_id, ms));
         let mut inner = self.inner.lock();
         match outcome {
             DeregOutcome::Proven(quiesced) => {
@@ -279,7 +280,11 @@ impl Key {
     }
 
     /// Dead: let go of the pages and of all charges, then tell everybody.
-    fn die(self: &Arc<Self>, mut inner: kernel::sync::lock::mutex::MutexGuard<'_, Inner>, quiesced: Quiesced) {
+    fn die(
+        self: &Arc<Self>,
+        mut inner: kernel::sync::lock::mutex::MutexGuard<'_, Inner>,
+        quiesced: Quiesced,
+    ) {
         let charge = inner.charge.take();
         let quarantine = inner.quarantine.take();
         drop(inner);

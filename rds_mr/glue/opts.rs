@@ -25,9 +25,7 @@ pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: OptIn) -> Resul
     match name {
         RDS_CANCEL_SENT_TO => cancel_sent_to(socket, value),
         RDS_GET_MR => get_mr(socket, &value.read_exact()?),
-        RDS_GET_MR_FOR_DEST => {
-            get_mr(socket, &value.read_exact::<GetMrForDestArgs>()?.args)
-        }
+        RDS_GET_MR_FOR_DEST => get_mr(socket, &value.read_exact::<GetMrForDestArgs>()?.args),
         RDS_FREE_MR => free_mr(socket, &value.read_exact()?),
         RDS_RECVERR => {
             socket.state().lock().recverr = value.read::<i32>()? != 0;

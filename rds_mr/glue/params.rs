@@ -13,12 +13,18 @@ use kernel::prelude::*;
 /// Refuse to load with parameters that make no sense, and say which.
 pub(crate) fn check() -> Result {
     if ProofMode::parse(module::proof_param()).is_none() {
-        pr_err!("parameter proof must be auto, inv or dereg, not {}\n", module::proof_text());
+        pr_err!(
+            "parameter proof must be auto, inv or dereg, not {}\n",
+            module::proof_text()
+        );
         return Err(EINVAL);
     }
     let asked = module::params().revoke_timeout_ms;
     if limits::clamp_timeout_ms(asked) != asked {
-        pr_err!("parameter revoke_timeout_ms must be 100 to 600000, not {}\n", asked);
+        pr_err!(
+            "parameter revoke_timeout_ms must be 100 to 600000, not {}\n",
+            asked
+        );
         return Err(EINVAL);
     }
     let socket = socket_limits();

@@ -54,7 +54,9 @@ impl Control {
     }
 
     fn make(device: &Device, pass: &Pass<'_>) -> Result<Registration> {
-        let byte = KeyBytes::new(crate::kern::random::random_u32()).next().ok_or(EIO)?;
+        let byte = KeyBytes::new(crate::kern::random::random_u32())
+            .next()
+            .ok_or(EIO)?;
         let mr = Mr::alloc(&device.pd(pass)?, 1)?;
         let mapped = mr.map(DmaPages::own(device.ib())?, byte)?;
         let queue = device.queue(pass)?;

@@ -82,8 +82,7 @@ impl Chunk {
 
     /// Add a key. Gives it back if there is no room.
     fn push(&mut self, key: Arc<Key>) -> Option<Arc<Key>> {
-        let (Some(slot), Some(rkey)) =
-            (self.keys.get_mut(self.len), self.rkeys.get_mut(self.len))
+        let (Some(slot), Some(rkey)) = (self.keys.get_mut(self.len), self.rkeys.get_mut(self.len))
         else {
             return Some(key);
         };

@@ -168,6 +168,10 @@ impl sock::Socket for Socket {
 
     /// There are no messages yet.
     fn sendmsg(&self) -> Result {
-        Err(if self.is_bound() { EOPNOTSUPP } else { ENOTCONN })
+        Err(if self.is_bound() {
+            EOPNOTSUPP
+        } else {
+            ENOTCONN
+        })
     }
 }

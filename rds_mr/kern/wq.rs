@@ -27,7 +27,8 @@ impl OwnedQueue {
         let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
         // SAFETY: The format is a C string without conversions, so that no
         // variadic argument is read.
-        let raw = unsafe { bindings::alloc_workqueue_noprof(name.as_char_ptr(), flags, max_active) };
+        let raw =
+            unsafe { bindings::alloc_workqueue_noprof(name.as_char_ptr(), flags, max_active) };
         // INVARIANT: A new queue that nobody else destroys.
         Ok(Self {
             raw: core::ptr::NonNull::new(raw).ok_or(ENOMEM)?,

@@ -10,6 +10,7 @@
 //! `BUG()` and many of the numbers come from unprivileged callers. The lints below hold both.
 
 #![forbid(unsafe_code)]
+#![allow(dead_code, reason = "some accessors serve the tests only")]
 #![deny(
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,

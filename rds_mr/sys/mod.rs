@@ -24,5 +24,8 @@ pub(crate) mod layout;
     reason = "generated; what it triggers depends on the kernel's configuration"
 )]
 pub(crate) mod bindings {
-    include!(concat!(env!("RDS_MR_OBJ"), "/rds_mr/sys/bindings_generated.rs"));
+    include!(concat!(
+        env!("RDS_MR_OBJ"),
+        "/rds_mr/sys/bindings_generated.rs"
+    ));
 }

@@ -4,9 +4,9 @@
 
 use super::IbDevice;
 use crate::sys::bindings as raw;
-use core::pin::Pin;
 use core::marker::PhantomData;
 use core::marker::PhantomPinned;
+use core::pin::Pin;
 use kernel::error::from_result;
 use kernel::error::to_result;
 use kernel::prelude::*;
@@ -65,6 +65,9 @@ impl<T: Client> ClientRegistration<T> {
         }? Error)
     }
 
+    /// # Safety
+    ///
+    /// For the RDMA core, with a registered device.
     unsafe extern "C" fn add(device: *mut raw::ib_device) -> kernel::ffi::c_int {
         from_result(|| {
             // SAFETY: The core passes a registered device that lives for the call.
@@ -76,6 +79,9 @@ impl<T: Client> ClientRegistration<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// For the RDMA core, once after each `add`, with what `add` has set.
     unsafe extern "C" fn remove(_device: *mut raw::ib_device, data: *mut kernel::ffi::c_void) {
         if !data.is_null() {
             // SAFETY: Set by `add` from `into_foreign`; the core passes it back

@@ -119,6 +119,7 @@ impl DmaPages {
     }
 
     /// The page, if it is one of our own.
+    #[allow(dead_code, reason = "the peer in tests/kunit is built on it")]
     pub(crate) fn page(&self) -> Option<&Page> {
         match &self.pages {
             Backing::User(_) => None,

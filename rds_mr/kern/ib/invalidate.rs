@@ -41,12 +41,10 @@ impl SendQueue {
         for (wr, &rkey) in wrs.iter_mut().zip(rkeys) {
             *wr = Wr::LocalInv { rkey };
         }
-        // A LOCAL_INV refers to nothing in memory, so:
-        // SAFETY: There is nothing that has to live.
-        let batch = wrs
-            .get(..rkeys.len())
-            .ok_or(EINVAL)
-            .and_then(|wrs| unsafe { self.post(wrs, deadline_ns) });
+        let batch = wrs.get(..rkeys.len()).ok_or(EINVAL).and_then(|wrs| {
+            // SAFETY: A LOCAL_INV refers to nothing in memory that has to live.
+            unsafe { self.post(wrs, deadline_ns) }
+        });
         if let Ok(batch) = &batch {
             batch.wait(deadline_ns);
         }

@@ -119,7 +119,11 @@ impl Drop for Mr {
         let ret = unsafe { raw::rds_mr_helper_dereg_mr(self.raw.as_ptr()) };
         if ret != 0 {
             // Idle: there is no memory behind it, only the MR itself is lost.
-            pr_err!("{:?}: idle MR not deregistered (error {})\n", self.pd.device().name(), ret);
+            pr_err!(
+                "{:?}: idle MR not deregistered (error {})\n",
+                self.pd.device().name(),
+                ret
+            );
         }
     }
 }
@@ -266,10 +270,7 @@ impl Registration {
     ///
     /// Sleeps without a bound that we know. No REG_MR of this MR may be
     /// [`Silent`](RegOutcome::Silent) on a queue that still exists.
-    pub(crate) fn quiesce_by_dereg(
-        mut self,
-        is_proof: impl FnOnce(u64) -> bool,
-    ) -> DeregOutcome {
+    pub(crate) fn quiesce_by_dereg(mut self, is_proof: impl FnOnce(u64) -> bool) -> DeregOutcome {
         let Some((mr, pages)) = self.parts.take() else {
             // Only the methods that consume `self` take the parts.
             return DeregOutcome::Unproven;

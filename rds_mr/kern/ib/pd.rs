@@ -61,7 +61,11 @@ impl Drop for Pd {
         // made of it holds a reference, so nothing of it is left.
         let ret = unsafe { raw::ib_dealloc_pd_user(self.as_raw(), core::ptr::null_mut()) };
         if ret != 0 {
-            pr_err!("{:?}: PD not deallocated (error {})\n", self.device.name(), ret);
+            pr_err!(
+                "{:?}: PD not deallocated (error {})\n",
+                self.device.name(),
+                ret
+            );
         }
     }
 }

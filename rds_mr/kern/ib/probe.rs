@@ -44,15 +44,14 @@ pub(crate) fn ask(
     control: Target,
     deadline_ns: u64,
 ) -> Result<Verdict> {
-    let buffer = DmaPages::own(pd.device())?;
     // The first pair reads the control byte and then the target, the second
     // (an access error ends a pair) the control byte again.
     let pair = Pair::new(pd)?;
-    pair.read(&buffer, control, deadline_ns)?;
-    match pair.read(&buffer, target, deadline_ns) {
+    pair.read(control, deadline_ns)?;
+    match pair.read(target, deadline_ns) {
         Ok(()) => Ok(Verdict::Alive),
         Err(ReadError::Access) => {
-            Pair::new(pd)?.read(&buffer, control, deadline_ns)?;
+            Pair::new(pd)?.read(control, deadline_ns)?;
             Ok(Verdict::AccessError)
         }
         Err(other) => Err(other.into()),
@@ -70,10 +69,12 @@ impl From<ReadError> for Error {
     }
 }
 
-/// A requester and a responder that lets it read. Drop destroys both QPs.
+/// A requester and a responder that lets it read. Drop destroys both QPs, and
+/// then the buffer that was read into.
 struct Pair {
     requester: Arc<SendQueue>,
     responder: Arc<SendQueue>,
+    buffer: DmaPages,
 }
 
 impl Pair {
@@ -82,27 +83,23 @@ impl Pair {
         Ok(Self {
             requester,
             responder,
+            buffer: DmaPages::own(pd.device())?,
         })
     }
 
-    fn read(
-        &self,
-        buffer: &DmaPages,
-        from: Target,
-        deadline_ns: u64,
-    ) -> core::result::Result<(), ReadError> {
+    fn read(&self, from: Target, deadline_ns: u64) -> core::result::Result<(), ReadError> {
         let wr = [Wr::Rdma {
             write: false,
-            local: buffer.addr(),
+            local: self.buffer.addr(),
             lkey: self.requester.pd().local_dma_lkey(),
             bytes: 1,
             remote: from.addr,
             rkey: from.rkey,
         }];
-        // SAFETY: `buffer` outlives the WR: if it is silent at the deadline the
-        // error below ends `ask`, where the pair, declared later, is dropped and
-        // its QPs destroyed before `buffer` is.
-        let batch = unsafe { self.requester.post(&wr, deadline_ns) }.map_err(|_| ReadError::Other)?;
+        // SAFETY: The buffer lives as long as the pair, whose drop destroys the
+        // QP first.
+        let posted = unsafe { self.requester.post(&wr, deadline_ns) };
+        let batch = posted.map_err(|_| ReadError::Other)?;
         batch.wait(deadline_ns);
         match batch.outcome(0) {
             Outcome::Success => Ok(()),

@@ -20,6 +20,7 @@ pub(crate) enum Remote {
     /// RDMA READ.
     Read,
     /// RDMA READ and WRITE.
+    #[allow(dead_code, reason = "the peer in tests/kunit is built on it")]
     ReadWrite,
 }
 
@@ -227,7 +228,11 @@ impl Drop for Qp {
         // SAFETY: By the type invariant nobody else destroys it.
         let ret = unsafe { raw::ib_destroy_qp_user(self.as_raw(), core::ptr::null_mut()) };
         if ret != 0 {
-            pr_err!("{:?}: QP not destroyed (error {})\n", self.pd.device().name(), ret);
+            pr_err!(
+                "{:?}: QP not destroyed (error {})\n",
+                self.pd.device().name(),
+                ret
+            );
         }
     }
 }

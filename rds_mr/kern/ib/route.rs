@@ -15,8 +15,7 @@ impl GidAttr {
     fn get(device: &IbDevice, port: u32, index: i32) -> Result<Self> {
         // SAFETY: A registered device (rule of `IbDevice`); the function checks
         // port and index.
-        let attr =
-            unsafe { raw::rdma_get_gid_attr(device.as_raw(), port, index) }.cast_mut();
+        let attr = unsafe { raw::rdma_get_gid_attr(device.as_raw(), port, index) }.cast_mut();
         Ok(Self(from_err_ptr(attr)?))
     }
 
@@ -113,14 +112,7 @@ impl Route {
         // SAFETY: A registered device and a port of it; on RoCE, where the
         // helper reads them, `gid` is counted and `mac` has six bytes.
         unsafe {
-            raw::rds_mr_helper_ah_loopback(
-                ah,
-                device.as_raw(),
-                self.port,
-                self.lid,
-                gid,
-                mac,
-            )
+            raw::rds_mr_helper_ah_loopback(ah, device.as_raw(), self.port, self.lid, gid, mac)
         };
     }
 }

@@ -20,8 +20,8 @@ use crate::kern::gate::Gate;
 use crate::kern::gate::Pass;
 use crate::kern::time;
 use crate::sys::bindings as raw;
-use core::pin::Pin;
 use core::cell::UnsafeCell;
+use core::pin::Pin;
 use kernel::alloc::KVec;
 use kernel::bindings;
 use kernel::new_mutex;
@@ -252,7 +252,11 @@ impl SendQueue {
         self.broken.store(true, Relaxed);
         if let Some(_pass) = self.gate.enter() {
             if let Some(Err(error)) = self.qp().map(Qp::fail) {
-                pr_err!("{:?}: QP not flushed ({:?})\n", self.pd.device().name(), error);
+                pr_err!(
+                    "{:?}: QP not flushed ({:?})\n",
+                    self.pd.device().name(),
+                    error
+                );
             }
         }
         self.gate.close_and_wait();
@@ -285,7 +289,10 @@ pub(crate) struct Batch<'a> {
 
 impl Batch<'_> {
     fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
-        self.slots.iter().take(self.len).map(|&slot| usize::from(slot))
+        self.slots
+            .iter()
+            .take(self.len)
+            .map(|&slot| usize::from(slot))
     }
 
     /// How many WRs stand before `bad`, the first one that was not posted.

@@ -146,7 +146,7 @@ impl Slot {
                 } else {
                     raw::ib_wr_opcode_IB_WR_RDMA_READ
                 };
-                // SAFETY: Nobody else uses the self.
+                // SAFETY: Nobody else uses the slot.
                 unsafe {
                     (*sge).addr = local;
                     (*sge).length = bytes;
@@ -163,8 +163,9 @@ impl Slot {
                 }
             }
         };
-        // SAFETY: Nobody else uses the self. The WR has no destructor.
+        // SAFETY: Nobody else uses the slot. The WR has no destructor.
         unsafe { *self.wr.get() = filled };
+        self.status.store(POSTED, Relaxed);
     }
 
     /// What the HCA has reported: an `ib_wc_status`, or nothing yet.
@@ -185,5 +186,6 @@ unsafe extern "C" fn done(_cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     let cqe = wc.__bindgen_anon_1.bindgen_union_field as *mut UnsafeCell<raw::ib_cqe>;
     // SAFETY: As promised, `cqe` is the field of a live slot.
     let slot = unsafe { &*container_of!(cqe, Slot, cqe) };
-    slot.status.store(REPORTED.saturating_add(wc.status), Release);
+    slot.status
+        .store(REPORTED.saturating_add(wc.status), Release);
 }

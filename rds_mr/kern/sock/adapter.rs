@@ -21,6 +21,12 @@ use kernel::uaccess::UserPtr;
 const ENOIOCTLCMD: c_int = -(bindings::ENOIOCTLCMD as c_int);
 
 /// The callbacks of a [`Socket`].
+///
+/// # Safety of all of them
+///
+/// The socket layer calls them with a socket of this family on which
+/// [`Adapter::create`] has succeeded, and never during or after `release`;
+/// `create` and `release` once each.
 pub(super) struct Adapter<T: Socket>(PhantomData<T>);
 
 /// A table for C to read.
@@ -29,10 +35,6 @@ struct Ops(bindings::proto_ops);
 // SAFETY: It is never changed.
 unsafe impl Sync for Ops {}
 
-/// # Safety (of all callbacks)
-///
-/// The socket layer calls them with an open socket of this family, on which
-/// [`Adapter::create`] has succeeded, and never during or after `release`.
 impl<T: Socket> Adapter<T> {
     const OPS: &'static Ops = &Ops(bindings::proto_ops {
         family: T::FAMILY,
@@ -66,6 +68,9 @@ impl<T: Socket> Adapter<T> {
         unsafe { &*raw::rds_mr_sk_state(sock).cast::<T>() }
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     pub(super) unsafe extern "C" fn create(
         net: *mut bindings::net,
         sock: *mut bindings::socket,
@@ -74,8 +79,7 @@ impl<T: Socket> Adapter<T> {
     ) -> c_int {
         from_result(|| {
             // SAFETY: The core passes a new socket and its namespace.
-            let (kind, init_net) =
-                unsafe { ((*sock).type_, raw::rds_mr_sk_in_init_net(net)) };
+            let (kind, init_net) = unsafe { ((*sock).type_, raw::rds_mr_sk_in_init_net(net)) };
             T::check_type(i32::from(kind), protocol)?;
             let state = Arc::into_raw(T::create(init_net)?);
             // SAFETY: `sock` is new and unused, `state` a pointer that it may keep.
@@ -92,6 +96,9 @@ impl<T: Socket> Adapter<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn release(sock: *mut bindings::socket) -> c_int {
         // SAFETY: Called once for a socket, also for one without a sock.
         let state = unsafe { raw::rds_mr_sk_release(sock) };
@@ -111,6 +118,9 @@ impl<T: Socket> Adapter<T> {
         Ok(unsafe { core::slice::from_raw_parts(addr.cast(), len) })
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn bind(
         sock: *mut bindings::socket,
         addr: *mut bindings::sockaddr_unsized,
@@ -123,6 +133,9 @@ impl<T: Socket> Adapter<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn connect(
         sock: *mut bindings::socket,
         addr: *mut bindings::sockaddr_unsized,
@@ -136,6 +149,9 @@ impl<T: Socket> Adapter<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn getname(
         sock: *mut bindings::socket,
         addr: *mut bindings::sockaddr,
@@ -152,6 +168,10 @@ impl<T: Socket> Adapter<T> {
     }
 
     /// No messages, so no events.
+    ///
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn poll(
         _file: *mut bindings::file,
         _sock: *mut bindings::socket,
@@ -160,6 +180,9 @@ impl<T: Socket> Adapter<T> {
         0
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn ioctl(
         sock: *mut bindings::socket,
         cmd: ffi::c_uint,
@@ -172,6 +195,9 @@ impl<T: Socket> Adapter<T> {
         }
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     #[cfg(CONFIG_COMPAT)]
     unsafe extern "C" fn compat_ioctl(
         sock: *mut bindings::socket,
@@ -183,6 +209,9 @@ impl<T: Socket> Adapter<T> {
         unsafe { Self::ioctl(sock, cmd, arg & 0xffff_ffff) }
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn setsockopt(
         sock: *mut bindings::socket,
         level: c_int,
@@ -197,6 +226,9 @@ impl<T: Socket> Adapter<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn getsockopt(
         sock: *mut bindings::socket,
         level: c_int,
@@ -210,6 +242,9 @@ impl<T: Socket> Adapter<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// See [`Adapter`].
     unsafe extern "C" fn sendmsg(
         sock: *mut bindings::socket,
         _msg: *mut bindings::msghdr,
