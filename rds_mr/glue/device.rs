@@ -189,9 +189,11 @@ impl Device {
         Ok(new)
     }
 
-    /// The queue, if there is one that works now.
+    /// The queue, if there is one that works now. Does not wait for somebody
+    /// who is making one: that allocates, and the caller may be what memory
+    /// waits for.
     pub(crate) fn queue_now(&self) -> Option<Arc<SendQueue>> {
-        let slot = self.resources.lock();
+        let slot = self.resources.try_lock()?;
         let queue = slot.as_ref()?.queue.as_ref()?;
         (!queue.is_broken()).then(|| queue.clone())
     }
@@ -200,9 +202,10 @@ impl Device {
     fn in_worker<T: Clone + Send + 'static>(&self, what: T, job: fn(T)) {
         let spare = what.clone();
         let spawned = match &*self.workers.lock() {
+            // Not GFP_KERNEL: teardown may wait for this lock.
             Some(workers) => workers
                 .queue()
-                .try_spawn(GFP_KERNEL, move || job(what))
+                .try_spawn(GFP_NOWAIT, move || job(what))
                 .is_ok(),
             None => false,
         };
@@ -211,7 +214,7 @@ impl Device {
         }
     }
 
-    /// Deregister `key` in a worker. Never sleeps for long, allocates nothing.
+    /// Deregister `key`, and what its bundle links to it, in a worker. Never sleeps for long, allocates nothing.
     pub(crate) fn deregister(&self, key: Arc<Key>) {
         match &*self.workers.lock() {
             // An item that is queued already will do.

@@ -11,7 +11,7 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// The list of devices. Lives in [`DEVICES`].
-pub(crate) struct Devices(KVec<Arc<Device>>);
+pub(crate) struct Devices(pub(crate) KVec<Arc<Device>>);
 
 impl Devices {
     /// No device yet.

@@ -19,6 +19,7 @@ use crate::kern::time;
 use crate::kern::time::Completion;
 use crate::policy::deadline::Deadline;
 use crate::policy::driver;
+use crate::policy::driver::Proof;
 use crate::policy::key::KeyBytes;
 use crate::policy::mr_state::step;
 use crate::policy::mr_state::Action;
@@ -46,6 +47,8 @@ struct Inner {
     silent: Option<Arc<SendQueue>>,
     /// Keeps the module loaded while there is no proof.
     quarantine: Option<ModuleRef>,
+    /// The key to deregister after this one; see [`Bundle`].
+    next: Option<Arc<Key>>,
 }
 
 /// A key. Dropping one that is not dead leaks its pages with a warning.
@@ -97,6 +100,7 @@ impl Key {
             charge: Some(charge),
             silent: None,
             quarantine: None,
+            next: None,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -211,6 +215,8 @@ impl Key {
     /// May sleep (it releases the pages).
     pub(crate) fn invalidated(self: &Arc<Self>, proof: Option<Invalidated>) -> bool {
         let mut inner = self.inner.lock();
+        // Where an invalidation proves nothing, its success is not even looked at.
+        let proof = proof.filter(|_| self.device.proof() == Proof::Invalidate);
         let taken = inner.registration.take();
         let (event, quiesced) = match (proof, taken) {
             (Some(proof), Some(registration)) => {
@@ -237,7 +243,12 @@ impl Key {
                 }
                 false
             }
-            (action, _) => action == Some(Action::Dereg),
+            (action, None) => action == Some(Action::Dereg),
+            // Not permitted: a violation, which `advance` has told.
+            (_, Some(parts)) => {
+                core::mem::forget(parts);
+                false
+            }
         }
     }
 
@@ -253,8 +264,11 @@ impl Key {
         let mut inner = self.inner.lock();
         match outcome {
             DeregOutcome::Proven(quiesced) => {
-                self.advance(&mut inner, Event::DeregProven);
-                self.die(inner, quiesced);
+                if self.advance(&mut inner, Event::DeregProven) == Some(Action::Release) {
+                    self.die(inner, quiesced);
+                } else {
+                    core::mem::forget(quiesced);
+                }
             }
             DeregOutcome::Refused(registration, error) => {
                 inner.registration = Some(registration);
@@ -343,10 +357,50 @@ impl Key {
     }
 }
 
+/// Keys that one worker deregisters, one after the other.
+///
+/// Waking a worker costs as much as several deregistrations. A driver that hangs
+/// in one holds up the rest of its bundle; other bundles go on. Linked through
+/// the keys: it allocates nothing.
+pub(crate) struct Bundle {
+    head: Option<Arc<Key>>,
+    len: usize,
+}
+
+impl Bundle {
+    /// Most keys of a bundle.
+    const MAX: usize = 16;
+
+    pub(crate) fn new() -> Self {
+        Self { head: None, len: 0 }
+    }
+
+    /// Add a key. Its [`Key::revoke`] or [`Key::retry`] asked for it.
+    pub(crate) fn push(&mut self, key: Arc<Key>) {
+        key.inner.lock().next = self.head.take();
+        self.head = Some(key);
+        self.len = self.len.saturating_add(1);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= Self::MAX
+    }
+
+    /// The first key, for [`Device::deregister`]; the bundle is empty then.
+    pub(crate) fn take(&mut self) -> Option<Arc<Key>> {
+        self.len = 0;
+        self.head.take()
+    }
+}
+
 impl WorkItem for Key {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.deregister();
+        let mut key = Some(this);
+        while let Some(this) = key {
+            key = this.inner.lock().next.take();
+            this.deregister();
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! Nothing in here allocates: it runs when processes die of lack of memory.
 
 use super::device::Device;
+use super::key::Bundle;
 use super::key::Key;
 use super::key::Revoke;
 use super::table::KeyTable;
@@ -19,20 +20,34 @@ use kernel::sync::Arc;
 /// the workers go on with those. Their pages stay pinned.
 pub(crate) fn all(device: &Device, table: &KeyTable, deadline: Deadline) -> usize {
     let mut chunk = Chunk::new();
+    let mut bundle = Bundle::new();
     for key in table.iter() {
         match key.revoke() {
             Revoke::Invalidate => {
                 if let Some(key) = chunk.push(key) {
-                    chunk.run(device, deadline);
+                    chunk.run(device, &mut bundle, deadline);
                     drop(chunk.push(key));
                 }
             }
-            Revoke::Deregister => device.deregister(key),
+            Revoke::Deregister => deregister(device, &mut bundle, key),
             Revoke::Wait | Revoke::Nothing => {}
         }
     }
-    chunk.run(device, deadline);
+    chunk.run(device, &mut bundle, deadline);
+    if let Some(head) = bundle.take() {
+        device.deregister(head);
+    }
     table.iter().filter(|key| !key.wait(deadline)).count()
+}
+
+/// Put `key` into the bundle; hand that over when it is full.
+fn deregister(device: &Device, bundle: &mut Bundle, key: Arc<Key>) {
+    bundle.push(key);
+    if bundle.is_full() {
+        if let Some(head) = bundle.take() {
+            device.deregister(head);
+        }
+    }
 }
 
 /// End one key, on behalf of a task that waits for this very key. True if its
@@ -92,13 +107,14 @@ impl Chunk {
         None
     }
 
-    /// Invalidate them all, and empty the chunk.
-    fn run(&mut self, device: &Device, deadline: Deadline) {
+    /// Invalidate them all, and empty the chunk. What has no proof then goes into
+    /// `bundle`.
+    fn run(&mut self, device: &Device, bundle: &mut Bundle, deadline: Deadline) {
         let queue = device.queue_now();
         let mut finish = |n: usize, proof| {
             if let Some(key) = self.keys.get_mut(n).and_then(Option::take) {
                 if key.invalidated(proof) {
-                    device.deregister(key);
+                    deregister(device, bundle, key);
                 }
             }
         };

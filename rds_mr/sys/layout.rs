@@ -53,9 +53,16 @@ const OURS: [usize; 38] = [
 pub(crate) fn mismatch() -> Option<(usize, u32, usize)> {
     // SAFETY: A constant array of C.
     let theirs = unsafe { &*core::ptr::addr_of!(rds_mr_layout) };
-    OURS.iter()
-        .zip(theirs)
+    difference(&OURS, theirs)
+}
+
+/// [`mismatch`] of any two lists; what C has at the end is zero.
+pub(crate) fn difference(ours: &[usize], theirs: &[u32]) -> Option<(usize, u32, usize)> {
+    let ours = ours.iter().chain(core::iter::repeat(&0));
+    theirs
+        .iter()
+        .zip(ours)
         .enumerate()
-        .find(|(_, (ours, theirs))| **ours != **theirs as usize)
-        .map(|(index, (ours, theirs))| (index, *theirs, *ours))
+        .find(|(_, (theirs, ours))| **theirs as usize != **ours)
+        .map(|(index, (theirs, ours))| (index, *theirs, *ours))
 }

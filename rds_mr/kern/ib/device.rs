@@ -46,7 +46,7 @@ impl IbDevice {
     }
 
     /// The C pointer; valid while `self` is.
-    pub(super) fn as_raw(&self) -> *mut raw::ib_device {
+    pub(crate) fn as_raw(&self) -> *mut raw::ib_device {
         self.0.get()
     }
 

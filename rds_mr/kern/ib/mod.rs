@@ -14,7 +14,7 @@ mod invalidate;
 mod mr;
 mod pd;
 pub(crate) mod probe;
-mod qp;
+pub(crate) mod qp;
 mod route;
 mod sq;
 mod wr;

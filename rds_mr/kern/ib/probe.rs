@@ -79,7 +79,8 @@ struct Pair {
 
 impl Pair {
     fn new(pd: &Arc<Pd>) -> Result<Self> {
-        let (requester, responder) = SendQueue::pair(pd, Remote::Read)?;
+        // One byte: the smallest packets will do, on every path.
+        let (requester, responder) = SendQueue::pair(pd, Remote::Read, 256)?;
         Ok(Self {
             requester,
             responder,

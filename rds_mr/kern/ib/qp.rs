@@ -79,7 +79,7 @@ impl Drop for Cq {
 /// # Invariants
 ///
 /// `raw` is a QP of `pd` that uses `cq` and that this object alone destroys.
-pub(super) struct Qp {
+pub(crate) struct Qp {
     raw: core::ptr::NonNull<raw::ib_qp>,
     // Dropped after the QP is destroyed, in this order.
     cq: Cq,
@@ -118,13 +118,13 @@ impl Qp {
     }
 
     /// Its number.
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         // SAFETY: A live QP by the type invariant.
         unsafe { raw::rds_mr_helper_qp_num(self.raw.as_ptr()) }
     }
 
     /// The C pointer; valid while `self` is.
-    pub(super) fn as_raw(&self) -> *mut raw::ib_qp {
+    pub(crate) fn as_raw(&self) -> *mut raw::ib_qp {
         self.raw.as_ptr()
     }
 
@@ -137,7 +137,7 @@ impl Qp {
     /// Bring it to RTS, connected to QP number `peer` of the same port.
     ///
     /// A pair crosses its PSNs; a QP may be its own peer.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         &self,
         route: &Route,
         peer: u32,
@@ -203,7 +203,7 @@ impl Qp {
     }
 
     /// Bring it to ERR: what is queued reports, flushed if it did not run.
-    pub(super) fn fail(&self) -> Result {
+    pub(crate) fn fail(&self) -> Result {
         let mut attr = raw::ib_qp_attr {
             qp_state: raw::ib_qp_state_IB_QPS_ERR,
             ..Default::default()

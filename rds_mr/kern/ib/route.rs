@@ -98,9 +98,20 @@ impl Route {
         self.port
     }
 
-    /// Its MTU.
+    /// The path MTU.
     pub(super) fn mtu(&self) -> raw::ib_mtu {
         self.mtu
+    }
+
+    /// The same way in packets of at most `bytes` (256 to 4096) of payload.
+    pub(super) fn in_packets_of(self, bytes: u32) -> Self {
+        // `enum ib_mtu` n means 128 << n bytes.
+        let mtu = bytes.checked_ilog2().unwrap_or(0).saturating_sub(7);
+        let mtu = mtu.max(raw::ib_mtu_IB_MTU_256);
+        Self {
+            mtu: self.mtu.min(mtu),
+            ..self
+        }
     }
 
     /// Fill an address handle that leads back to the port.

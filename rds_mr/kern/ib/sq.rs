@@ -83,9 +83,9 @@ impl SendQueue {
     }
 
     /// Two queues whose QPs are connected to each other; `remote` is what the
-    /// first may do through the second.
-    pub(crate) fn pair(pd: &Arc<Pd>, remote: Remote) -> Result<(Arc<Self>, Arc<Self>)> {
-        let route = Route::find(pd.device())?;
+    /// first may do through the second, in packets of at most `mtu` bytes.
+    pub(crate) fn pair(pd: &Arc<Pd>, remote: Remote, mtu: u32) -> Result<(Arc<Self>, Arc<Self>)> {
+        let route = Route::find(pd.device())?.in_packets_of(mtu);
         let (a, b) = (Self::unconnected(pd)?, Self::unconnected(pd)?);
         let (psn_a, psn_b) = (random_psn(), random_psn());
         let (qa, qb) = (a.qp().ok_or(EIO)?, b.qp().ok_or(EIO)?);
@@ -94,7 +94,8 @@ impl SendQueue {
         Ok((a, b))
     }
 
-    fn unconnected(pd: &Arc<Pd>) -> Result<Arc<Self>> {
+    /// A queue whose QP is in RESET.
+    pub(crate) fn unconnected(pd: &Arc<Pd>) -> Result<Arc<Self>> {
         let depth = DEPTH.min(pd.device().max_wr());
         let qp = Qp::create(pd, depth)?;
         let mut slots = KVec::with_capacity(depth as usize, GFP_KERNEL)?;
@@ -123,6 +124,12 @@ impl SendQueue {
         // out everybody; all callers hold a pass, or are `destroy`, or have the
         // only reference.
         unsafe { (*self.qp.get()).as_ref() }
+    }
+
+    /// Call `f` with the QP, unless that is being destroyed.
+    pub(crate) fn with_qp<R>(&self, f: impl FnOnce(&Qp) -> R) -> Option<R> {
+        let _pass = self.gate.enter()?;
+        self.qp().map(f)
     }
 
     /// Its PD.
@@ -250,14 +257,12 @@ impl SendQueue {
     /// as the driver takes. Idempotent.
     pub(crate) fn destroy(&self) {
         self.broken.store(true, Relaxed);
-        if let Some(_pass) = self.gate.enter() {
-            if let Some(Err(error)) = self.qp().map(Qp::fail) {
-                pr_err!(
-                    "{:?}: QP not flushed ({:?})\n",
-                    self.pd.device().name(),
-                    error
-                );
-            }
+        if let Some(Err(error)) = self.with_qp(Qp::fail) {
+            pr_err!(
+                "{:?}: QP not flushed ({:?})\n",
+                self.pd.device().name(),
+                error
+            );
         }
         self.gate.close_and_wait();
         let _guard = self.poll.lock();

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+/* See faults.h. */
+#include <linux/atomic.h>
+
+#include "faults.h"
+
+static struct {
+	atomic_t left;
+	u32 arg;
+} faults[RDS_MR_FAULTS];
+
+/* Let the next @times uses fail; 0 for no more. */
+void rds_mr_test_fault(u32 fault, u32 times, u32 arg)
+{
+	if (WARN_ON(fault >= RDS_MR_FAULTS))
+		return;
+	faults[fault].arg = arg;
+	atomic_set(&faults[fault].left, times);
+}
+
+static bool strikes(enum rds_mr_test_fault fault)
+{
+	return atomic_dec_if_positive(&faults[fault].left) >= 0;
+}
+
+static int post_cut(struct ib_qp *qp, const struct ib_send_wr *wr, u32 first,
+		    const struct ib_send_wr **bad)
+{
+	/* The chain is the caller's, who wrote it for this one post. */
+	struct ib_send_wr *last = (struct ib_send_wr *)wr;
+	int ret;
+
+	*bad = wr;
+	if (!first)
+		return -ENOMEM;
+	while (--first && last->next)
+		last = (struct ib_send_wr *)last->next;
+	*bad = last->next;
+	last->next = NULL;
+	ret = ib_post_send(qp, wr, NULL);
+	if (ret)
+		*bad = wr;
+	return *bad ? -ENOMEM : 0;
+}
+
+int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			  const struct ib_send_wr **bad)
+{
+	if (strikes(RDS_MR_FAULT_POST_LOST))
+		return 0;
+	if (strikes(RDS_MR_FAULT_POST_CUT))
+		return post_cut(qp, wr, faults[RDS_MR_FAULT_POST_CUT].arg, bad);
+	return ib_post_send(qp, wr, bad);
+}
+
+int rds_mr_test_dereg_mr(struct ib_mr *mr)
+{
+	return strikes(RDS_MR_FAULT_DEREG) ? -EBUSY : ib_dereg_mr(mr);
+}
+
+int rds_mr_test_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents,
+			  unsigned int *offset, unsigned int page_size)
+{
+	if (strikes(RDS_MR_FAULT_MAP_SHORT))
+		nents--;
+	return nents ? ib_map_mr_sg(mr, sg, nents, offset, page_size) : 0;
+}
+
+int rds_mr_test_dma_map_sgtable(struct ib_device *dev, struct sg_table *sgt,
+				enum dma_data_direction direction, unsigned long attrs)
+{
+	if (strikes(RDS_MR_FAULT_DMA_MAP))
+		return -EIO;
+	return ib_dma_map_sgtable_attrs(dev, sgt, direction, attrs);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Verbs that fail on demand. shared.c puts these in front of the real ones, so
+ * that the production source is what meets the failure.
+ */
+#ifndef RDS_MR_TEST_FAULTS_H
+#define RDS_MR_TEST_FAULTS_H
+
+#include <rdma/ib_verbs.h>
+
+enum rds_mr_test_fault {
+	/* Post only the first @arg WRs of a chain, and refuse the rest. */
+	RDS_MR_FAULT_POST_CUT,
+	/* Say that a chain was posted, and do not post it. */
+	RDS_MR_FAULT_POST_LOST,
+	/* Refuse to deregister. */
+	RDS_MR_FAULT_DEREG,
+	/* Map one page less than was asked for. */
+	RDS_MR_FAULT_MAP_SHORT,
+	/* Refuse to map for DMA. */
+	RDS_MR_FAULT_DMA_MAP,
+	RDS_MR_FAULTS,
+};
+
+void rds_mr_test_fault(u32 fault, u32 times, u32 arg);
+
+int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			  const struct ib_send_wr **bad);
+int rds_mr_test_dereg_mr(struct ib_mr *mr);
+int rds_mr_test_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents,
+			  unsigned int *offset, unsigned int page_size);
+int rds_mr_test_dma_map_sgtable(struct ib_device *dev, struct sg_table *sgt,
+				enum dma_data_direction direction, unsigned long attrs);
+
+#endif /* RDS_MR_TEST_FAULTS_H */
