@@ -10,16 +10,16 @@ use crate::kern::rights;
 use crate::policy::quota;
 use crate::policy::quota::Ledger;
 use crate::policy::quota::Limits;
-use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::Arc;
-use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 
 /// The ledger of a socket or of a device.
 #[pin_data]
 pub(crate) struct Account {
     #[pin]
-    ledger: Mutex<Ledger>,
+    ledger: SpinLock<Ledger>,
 }
 
 impl Account {
@@ -27,7 +27,7 @@ impl Account {
     pub(crate) fn of_socket() -> Result<Arc<Self>> {
         let ledger = Ledger::new(params::socket_limits());
         Arc::pin_init(
-            pin_init!(Self { ledger <- new_mutex!(ledger, "Account::ledger of a socket") }),
+            pin_init!(Self { ledger <- new_spinlock!(ledger, "Account::ledger of a socket") }),
             GFP_KERNEL,
         )
     }
@@ -38,7 +38,7 @@ impl Account {
     pub(crate) fn of_device(max_mr: u32) -> Result<Arc<Self>> {
         let ledger = Ledger::new(params::device_limits(max_mr));
         Arc::pin_init(
-            pin_init!(Self { ledger <- new_mutex!(ledger, "Account::ledger of a device") }),
+            pin_init!(Self { ledger <- new_spinlock!(ledger, "Account::ledger of a device") }),
             GFP_KERNEL,
         )
     }

@@ -24,7 +24,7 @@ kernel::sync::global_lock! {
 
 kernel::sync::global_lock! {
     // SAFETY: `init` runs before the first socket or device.
-    pub(crate) unsafe(uninit) static USERS: Mutex<Users> = Users::new();
+    pub(crate) unsafe(uninit) static USERS: SpinLock<Users> = Users::new();
 }
 
 /// Whether [`init`] has run.

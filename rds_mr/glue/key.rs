@@ -26,11 +26,12 @@ use crate::policy::mr_state::Action;
 use crate::policy::mr_state::Event;
 use crate::policy::mr_state::State;
 use kernel::impl_has_work;
-use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::new_work;
 use kernel::prelude::*;
+use kernel::sync::lock::spinlock::SpinLockGuard;
 use kernel::sync::Arc;
-use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 use kernel::workqueue::Work;
 use kernel::workqueue::WorkItem;
 
@@ -58,7 +59,7 @@ pub(crate) struct Key {
     rkey: u32,
     device: Arc<Device>,
     #[pin]
-    inner: Mutex<Inner>,
+    inner: SpinLock<Inner>,
     /// Complete while nobody works on the key: not only its state is settled,
     /// but what follows from that state has been done.
     #[pin]
@@ -107,7 +108,7 @@ impl Key {
                 id: device.next_key_id(),
                 rkey,
                 device: device.clone(),
-                inner <- new_mutex!(inner, "Key::inner"),
+                inner <- new_spinlock!(inner, "Key::inner"),
                 settled <- Completion::new(),
                 work <- new_work!("Key::work"),
             }),
@@ -198,15 +199,20 @@ impl Key {
     /// Try again what had no proof so far. True: call [`Self::deregister`].
     pub(crate) fn retry(&self) -> bool {
         let mut inner = self.inner.lock();
+        // Dropped after the lock: it can be the last reference to the queue.
+        let mut silent = None;
         let event = match inner.state {
             State::Stuck if inner.silent.as_ref().is_some_and(|sq| sq.is_destroyed()) => {
-                inner.silent = None;
+                silent = inner.silent.take();
                 Event::QpGone
             }
             State::Stuck | State::Quarantined => Event::Retry,
             _ => return false,
         };
-        self.advance(&mut inner, event) == Some(Action::Dereg)
+        let action = self.advance(&mut inner, event);
+        drop(inner);
+        drop(silent);
+        action == Some(Action::Dereg)
     }
 
     /// The LOCAL_INV that [`Revoke::Invalidate`] asked for has come to an end.
@@ -296,7 +302,7 @@ impl Key {
     /// Dead: let go of the pages and of all charges, then tell everybody.
     fn die(
         self: &Arc<Self>,
-        mut inner: kernel::sync::lock::mutex::MutexGuard<'_, Inner>,
+        mut inner: SpinLockGuard<'_, Inner>,
         quiesced: Quiesced,
     ) {
         let charge = inner.charge.take();
@@ -311,7 +317,7 @@ impl Key {
     }
 
     /// No proof will ever come: the pages stay pinned and charged for good.
-    fn leaked(self: &Arc<Self>, mut inner: kernel::sync::lock::mutex::MutexGuard<'_, Inner>) {
+    fn leaked(self: &Arc<Self>, mut inner: SpinLockGuard<'_, Inner>) {
         if let Some(registration) = inner.registration.take() {
             registration.leak();
         }

@@ -6,17 +6,19 @@
 //!
 //! Lock order, outermost first; each may be taken without the ones before it:
 //!
-//! 1. `Socket::bound`
-//! 2. `globals::PORTS`
-//! 3. `globals::DEVICES`
-//! 4. `Device::resources`
-//! 5. `KeyTable::tree`
-//! 6. `Key::inner`
-//! 7. `Account::ledger` (of a socket), `globals::USERS`, `Account::ledger` (of a device)
-//! 8. `Pool::idle`
+//! 1. `Socket::state`, `Control::key`
+//! 2. `globals::PORTS`, `globals::DEVICES`
+//! 3. `Device::resources`
+//! 4. `Device::workers`
+//! 5. `KeyTable::tree`, `Key::inner`, `Pool::idle`: never one within another
+//! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
+//!    device, in this order
 //!
-//! None is held across pinning, a copy to or from user space, or a wait for the
-//! HCA; `Socket::bound` is held across rdma_cm's look-up of an address.
+//! Those of 5 and 6 are spinlocks. No lock is held across pinning or a copy to
+//! or from user space. Two are held across a wait that has an end:
+//! `Socket::state` while rdma_cm looks an address up, `Control::key` and
+//! `Device::resources` while something is made at the HCA; who must not wait for
+//! that, tries the lock.
 
 #![deny(unsafe_code)]
 

@@ -11,10 +11,10 @@ use crate::policy::key::KeyBytes;
 use crate::policy::sizes::Classes;
 use crate::policy::sizes::MAX_CLASSES;
 use kernel::alloc::KVec;
-use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::Arc;
-use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 
 /// An idle MR and the key bytes that it has not used yet.
 pub(crate) struct PoolMr {
@@ -41,7 +41,7 @@ pub(crate) struct Pool {
     classes: Classes,
     target: usize,
     #[pin]
-    idle: Mutex<[KVec<PoolMr>; MAX_CLASSES]>,
+    idle: SpinLock<[KVec<PoolMr>; MAX_CLASSES]>,
 }
 
 impl Pool {
@@ -50,7 +50,7 @@ impl Pool {
         try_pin_init!(Self {
             classes,
             target: params::pool_size(),
-            idle <- new_mutex!(Self::shelves(params::pool_size())?, "Pool::idle"),
+            idle <- new_spinlock!(Self::shelves(params::pool_size())?, "Pool::idle"),
         }? Error)
     }
 

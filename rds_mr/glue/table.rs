@@ -3,18 +3,18 @@
 //! The keys of a socket (by rkey) or of a device (by id).
 
 use super::key::Key;
-use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 use kernel::sync::Arc;
-use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 
 /// An ordered table of keys.
 #[pin_data]
 pub(crate) struct KeyTable {
     #[pin]
-    tree: Mutex<RBTree<u64, Arc<Key>>>,
+    tree: SpinLock<RBTree<u64, Arc<Key>>>,
 }
 
 /// Memory for one entry.
@@ -30,7 +30,7 @@ impl Entry {
 impl KeyTable {
     /// An empty table.
     pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { tree <- new_mutex!(RBTree::new(), "KeyTable::tree") })
+        pin_init!(Self { tree <- new_spinlock!(RBTree::new(), "KeyTable::tree") })
     }
 
     /// Insert. `EEXIST` if `at` is taken.
