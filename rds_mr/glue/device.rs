@@ -271,7 +271,9 @@ impl Device {
             self.deregister(key);
         }
         // Waits for the workers, and so for the driver.
-        drop(self.workers.lock().take());
+        // Not under the lock, which the last items may want.
+        let workers = self.workers.lock().take();
+        drop(workers);
         for key in self.keys.iter() {
             key.device_gone();
         }

@@ -44,10 +44,13 @@ impl Client for RdmaClient {
     }
 
     fn remove(device: Arc<Device>) {
-        DEVICES
-            .lock()
-            .0
-            .retain(|other| !Arc::ptr_eq(other, &device));
+        let mut devices = DEVICES.lock();
+        devices.0.retain(|other| !Arc::ptr_eq(other, &device));
+        if devices.0.is_empty() {
+            // A static is never dropped, and an empty vector keeps its memory.
+            *devices = Devices::new();
+        }
+        drop(devices);
         device.remove();
     }
 }

@@ -77,7 +77,8 @@ impl Control {
 
     /// The device goes. Sleeps for as long as the driver takes.
     pub(crate) fn end(&self) {
-        if let Some((registration, driver_id)) = self.key.lock().take() {
+        let key = self.key.lock().take();
+        if let Some((registration, driver_id)) = key {
             end(registration, driver_id);
         }
     }
