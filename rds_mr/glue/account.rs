@@ -98,12 +98,12 @@ impl Charge {
     }
 
     fn memlock(pages: u64) -> Result<Memlock> {
-        let limit = if rights::ipc_lock() {
-            u64::MAX
-        } else {
-            rights::memlock_limit()
-        };
-        Memlock::charge(pages, |pinned| quota::memlock_fits(pinned, pages, limit))
+        let limit = rights::memlock_limit();
+        // The right is asked for only when it is needed: asking leaves traces.
+        Memlock::charge(pages, |pinned| {
+            quota::memlock_fits(pinned, pages, limit)
+                || (rights::ipc_lock() && quota::memlock_fits(pinned, pages, u64::MAX))
+        })
     }
 }
 

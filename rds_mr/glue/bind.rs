@@ -52,6 +52,7 @@ pub(crate) fn bind(socket: &Socket, raw: &[u8]) -> Result {
     }
     let device = device_of(addr, socket.in_init_net()).map_err(|_| no_device)?;
     let claim = Claim::new(addr)?;
+    device.start_refill();
     state.bound = Some(Bound { claim, device });
     state.transport = true;
     Ok(())

@@ -7,7 +7,6 @@ use super::account::Account;
 use super::key::Key;
 use super::params;
 use super::pool::Pool;
-use super::pool::PoolMr;
 use super::probe::Control;
 use super::revoke;
 use super::table::KeyTable;
@@ -16,13 +15,16 @@ use crate::kern::gate::Pass;
 use crate::kern::ib::IbDevice;
 use crate::kern::ib::Pd;
 use crate::kern::ib::SendQueue;
+use crate::kern::time;
 use crate::kern::time::Completion;
 use crate::kern::wq::OwnedQueue;
+use crate::policy::deadline::Deadline;
 use crate::policy::driver;
 use crate::policy::driver::Proof;
 use crate::policy::sizes::Classes;
 use kernel::impl_has_work;
 use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::new_work;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -30,6 +32,7 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 use kernel::workqueue::Work;
 use kernel::workqueue::WorkItem;
 
@@ -37,12 +40,6 @@ use kernel::workqueue::WorkItem;
 const WORKERS: i32 = 128;
 /// Nanoseconds between two tries to end quarantined keys.
 const RETRY_NS: u64 = 1_000_000_000;
-
-/// What exists at the HCA. Made at the first use, gone before `remove` returns.
-struct Resources {
-    pd: Arc<Pd>,
-    queue: Option<Arc<SendQueue>>,
-}
 
 /// A device that we serve.
 #[pin_data]
@@ -59,14 +56,24 @@ pub(crate) struct Device {
     pool: Pool,
     #[pin]
     control: Control,
+    /// Made at the first use, gone before `remove` returns; so is the queue.
     #[pin]
-    resources: Mutex<Option<Resources>>,
+    pd: Mutex<Option<Arc<Pd>>>,
+    /// Held by who makes a queue.
+    #[pin]
+    making: Mutex<()>,
+    #[pin]
+    queue: SpinLock<Option<Arc<SendQueue>>>,
     /// `None` after removal. Not dropped with the device: the last reference
     /// may be that of an item of this queue.
     #[pin]
     workers: Mutex<Option<OwnedQueue>>,
+    /// Removal has begun.
     #[pin]
     gone: Completion,
+    /// Removal has ended every key.
+    #[pin]
+    removed: Completion,
     #[pin]
     refill: Work<Device, 1>,
     #[pin]
@@ -99,9 +106,12 @@ impl Device {
                 gate <- Gate::new(),
                 pool <- Pool::new(classes),
                 control <- Control::new(),
-                resources <- new_mutex!(None, "Device::resources"),
+                pd <- new_mutex!(None, "Device::pd"),
+                making <- new_mutex!((), "Device::making"),
+                queue <- new_spinlock!(None, "Device::queue"),
                 workers <- new_mutex!(Some(workers), "Device::workers"),
                 gone <- Completion::new(),
+                removed <- Completion::new(),
                 refill <- new_work!("Device::refill"),
                 retry <- new_work!("Device::retry"),
             }? Error),
@@ -152,50 +162,69 @@ impl Device {
         self.gate.enter().ok_or(ENODEV)
     }
 
-    /// The PD, made if there is none.
-    pub(crate) fn pd(&self, _pass: &Pass<'_>) -> Result<Arc<Pd>> {
-        Ok(self.resources(&mut self.resources.lock())?.pd.clone())
+    /// Wait until removal has ended every key, or the deadline. For those who
+    /// got no pass: `remove` does their work.
+    pub(crate) fn wait_removed(&self, deadline: Deadline) {
+        self.removed.wait_ns(deadline.remaining_ns(time::now_ns()));
     }
 
-    fn resources<'a>(&self, slot: &'a mut Option<Resources>) -> Result<&'a mut Resources> {
-        if slot.is_none() {
-            *slot = Some(Resources {
-                pd: Pd::alloc(&self.ib)?,
-                queue: None,
-            });
+    /// The PD, made if there is none.
+    pub(crate) fn pd(&self, _pass: &Pass<'_>) -> Result<Arc<Pd>> {
+        let mut pd = self.pd.lock();
+        if let Some(pd) = &*pd {
+            return Ok(pd.clone());
         }
-        slot.as_mut().ok_or(ENODEV)
+        let new = Pd::alloc(&self.ib)?;
+        *pd = Some(new.clone());
+        Ok(new)
     }
 
     /// A queue that works, made anew if there is none or it has failed.
     ///
     /// `ENODEV`: no port is ACTIVE.
-    pub(crate) fn queue(&self, _pass: &Pass<'_>) -> Result<Arc<SendQueue>> {
-        let mut slot = self.resources.lock();
-        let resources = self.resources(&mut slot)?;
-        if let Some(queue) = resources.queue.as_ref().filter(|queue| !queue.is_broken()) {
-            return Ok(queue.clone());
+    pub(crate) fn queue(&self, pass: &Pass<'_>) -> Result<Arc<SendQueue>> {
+        if let Some(queue) = self.queue_now() {
+            return Ok(queue);
         }
-        let new = SendQueue::to_self(&resources.pd)?;
-        let old = resources.queue.replace(new.clone());
-        drop(slot);
+        let pd = self.pd(pass)?;
+        let _making = self.making.lock();
+        // Somebody else may have made one meanwhile.
+        if let Some(queue) = self.queue_now() {
+            return Ok(queue);
+        }
+        let new = SendQueue::to_self(&pd)?;
+        let old = self.queue.lock().replace(new.clone());
         if let Some(old) = old {
-            pr_info!(
-                "{:?}: registration queue replaced after an error\n",
-                self.name()
-            );
+            if time::may_log() {
+                pr_info!(
+                    "{:?}: registration queue replaced after an error\n",
+                    self.name()
+                );
+            }
             self.in_worker(old, |old| old.destroy());
         }
         Ok(new)
     }
 
-    /// The queue, if there is one that works now. Does not wait for somebody
-    /// who is making one: that allocates, and the caller may be what memory
-    /// waits for.
+    /// The queue, if there is one that works now. Waits for nobody.
     pub(crate) fn queue_now(&self) -> Option<Arc<SendQueue>> {
-        let slot = self.resources.try_lock()?;
-        let queue = slot.as_ref()?.queue.as_ref()?;
-        (!queue.is_broken()).then(|| queue.clone())
+        let queue = self.queue.lock().clone();
+        queue.filter(|queue| !queue.is_broken())
+    }
+
+    /// Destroy the queue if it has failed, so that what is stuck with it can be
+    /// ended. Sleeps for as long as the driver takes.
+    fn retire_broken_queue(&self) {
+        let broken = {
+            let mut queue = self.queue.lock();
+            match &*queue {
+                Some(failed) if failed.is_broken() => queue.take(),
+                _ => None,
+            }
+        };
+        if let Some(broken) = broken {
+            broken.destroy();
+        }
     }
 
     /// Run `job(what)` in a worker; here, if there is no memory for that.
@@ -214,7 +243,8 @@ impl Device {
         }
     }
 
-    /// Deregister `key`, and what its bundle links to it, in a worker. Never sleeps for long, allocates nothing.
+    /// Deregister `key`, and what its bundle links to it, in a worker. Never
+    /// sleeps for long, allocates nothing.
     pub(crate) fn deregister(&self, key: Arc<Key>) {
         match &*self.workers.lock() {
             // An item that is queued already will do.
@@ -240,16 +270,9 @@ impl Device {
         }
     }
 
-    /// An MR comes back.
-    pub(crate) fn take_back(&self, mr: PoolMr) {
-        // What does not fit is deregistered. An idle MR: nothing waits for it,
-        // and it happens only when keys die faster than they are made.
-        drop(self.pool.put(mr));
-    }
-
     /// `key` has ended.
     pub(crate) fn retire(&self, key: &Key) {
-        drop(self.keys.remove(key.id()));
+        self.keys.remove(key.id(), key);
     }
 
     /// The device goes: end every key, then everything else at the HCA.
@@ -260,10 +283,11 @@ impl Device {
         self.gate.close_and_wait();
         self.gone.complete_all();
         let deadline = params::deadline();
-        revoke::all(&self, &self.keys, deadline);
+        revoke::start(&self, &self.keys, deadline);
+        revoke::wait(&self.keys, deadline);
 
-        let resources = self.resources.lock().take();
-        if let Some(queue) = resources.as_ref().and_then(|r| r.queue.as_ref()) {
+        let queue = self.queue.lock().take();
+        if let Some(queue) = queue {
             queue.destroy();
         }
         // What was stuck with the queue can be deregistered now.
@@ -275,11 +299,18 @@ impl Device {
         let workers = self.workers.lock().take();
         drop(workers);
         for key in self.keys.iter() {
+            // A worker may just have destroyed the queue that it was stuck with.
+            if key.retry() {
+                key.deregister();
+            }
             key.device_gone();
         }
+        self.removed.complete_all();
         self.control.end();
         self.pool.drain();
-        drop(resources);
+        // Keys that could not be ended keep it, and the driver will say so.
+        let pd = self.pd.lock().take();
+        drop(pd);
     }
 }
 
@@ -301,6 +332,7 @@ impl WorkItem<2> for Device {
 
     fn run(this: Arc<Self>) {
         while !this.gone.wait_ns(RETRY_NS) {
+            this.retire_broken_queue();
             let mut waiting = false;
             for key in this.keys.iter() {
                 if key.retry() {

@@ -25,9 +25,13 @@ pub(crate) fn free_mr(socket: &Socket, args: &FreeMrArgs) -> Result {
     }
     let at = u64::from(Cookie::from_raw(args.cookie).rkey());
     let key = socket.keys().get(at).ok_or(EINVAL)?;
-    if !revoke::one(key.device(), &key, params::deadline()) {
+    if !revoke::one(&key, params::deadline()) {
         return Err(EIO);
     }
     // Of two that free the same key one finds it gone.
-    socket.keys().remove(at).map(drop).ok_or(EINVAL)
+    if socket.keys().remove(at, &key) {
+        Ok(())
+    } else {
+        Err(EINVAL)
+    }
 }

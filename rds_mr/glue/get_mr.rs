@@ -21,6 +21,7 @@ use crate::kern::mm::PinnedPages;
 use crate::kern::rights;
 use crate::kern::uapi::GetMrArgs;
 use crate::kern::uapi::RDS_RDMA_READWRITE;
+use crate::policy::deadline::Deadline;
 use crate::policy::key::Cookie;
 use crate::policy::range::PageSpan;
 use crate::policy::range::UserRange;
@@ -42,8 +43,9 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
     let span = range.span()?;
     let write = args.flags & RDS_RDMA_READWRITE != 0 || !params::strict_access();
 
+    let deadline = params::deadline();
     let (key, cookie) = (0..TRIES)
-        .find_map(|_| match register(socket, &device, span, write) {
+        .find_map(|_| match register(socket, &device, span, write, deadline) {
             Err(error) if error == EAGAIN_ENGINE => None,
             other => Some(other),
         })
@@ -63,13 +65,13 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
     match written {
         // The device may have gone meanwhile, and the key with it.
         Ok(()) if key.is_dead() => {
-            socket.keys().remove(u64::from(key.rkey()));
+            socket.keys().remove(u64::from(key.rkey()), &key);
             Err(ENODEV)
         }
         Ok(()) => Ok(()),
         Err(_) => {
-            if revoke::one(&device, &key, params::deadline()) {
-                socket.keys().remove(u64::from(key.rkey()));
+            if revoke::one(&key, params::deadline()) {
+                socket.keys().remove(u64::from(key.rkey()), &key);
             }
             Err(EFAULT)
         }
@@ -84,6 +86,7 @@ fn register(
     device: &Arc<Device>,
     span: PageSpan,
     write: bool,
+    deadline: Deadline,
 ) -> Result<(Arc<Key>, Cookie)> {
     let charge = Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
     let (of_socket, of_device) = (Entry::new()?, Entry::new()?);
@@ -91,26 +94,24 @@ fn register(
 
     let pass = device.enter()?;
     let queue = device.queue(&pass)?;
-    let mut idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
-    let class = idle.class();
-    let byte = idle.keys.next().ok_or(EIO)?;
+    let idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
     let dma = DmaPages::map(device.ib(), pages, span.offset(), span.bytes())?;
-    let mapped = idle.mr.map(dma, byte)?;
-    let key = Key::new(device, mapped.rkey(), (idle.keys, class), charge)?;
+    let mapped = idle.mr.map(dma, idle.byte)?;
+    let key = Key::new(device, mapped.rkey(), idle.rest, charge)?;
     let access = if write {
         Access::ReadWrite
     } else {
         Access::Read
     };
     let base = mapped.base();
-    expose(device, of_device, &key, mapped, &queue, access)?;
+    expose(of_device, &key, mapped, &queue, access, deadline)?;
     if socket
         .keys()
         .insert(of_socket, u64::from(key.rkey()), key.clone())
         .is_err()
     {
         // A quarantined key has the same number: this one cannot be told apart.
-        revoke::one(device, &key, params::deadline());
+        revoke::one(&key, params::deadline());
         return Err(EAGAIN_ENGINE);
     }
     drop(pass);
@@ -120,14 +121,14 @@ fn register(
 
 /// Let the HCA see the memory, and the device know the key.
 fn expose(
-    device: &Arc<Device>,
     entry: Entry,
     key: &Arc<Key>,
     mapped: MappedMr,
     queue: &Arc<crate::kern::ib::SendQueue>,
     access: Access,
+    deadline: Deadline,
 ) -> Result {
-    let deadline = params::deadline();
+    let device = key.device();
     let outcome = mapped.register(queue, access, deadline.end_ns());
     if matches!(outcome, RegOutcome::NotPosted) {
         return Err(EAGAIN_ENGINE);

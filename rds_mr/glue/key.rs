@@ -9,8 +9,10 @@
 use super::account::Charge;
 use super::device::Device;
 use super::pool::PoolMr;
+use super::pool::Rest;
 use crate::kern::ib::DeregOutcome;
 use crate::kern::ib::Invalidated;
+use crate::kern::ib::Mr;
 use crate::kern::ib::Quiesced;
 use crate::kern::ib::Registration;
 use crate::kern::ib::SendQueue;
@@ -20,7 +22,6 @@ use crate::kern::time::Completion;
 use crate::policy::deadline::Deadline;
 use crate::policy::driver;
 use crate::policy::driver::Proof;
-use crate::policy::key::KeyBytes;
 use crate::policy::mr_state::step;
 use crate::policy::mr_state::Action;
 use crate::policy::mr_state::Event;
@@ -41,14 +42,16 @@ struct Inner {
     /// The MR and the pages. `None` before registration and after death, and
     /// while a task has taken it out to work on it.
     registration: Option<Registration>,
-    /// The key bytes that the MR has left, for its next life.
-    bytes: Option<(KeyBytes, usize)>,
+    /// What the MR needs to go back to the pool.
+    rest: Option<Rest>,
+    /// An idle MR that the pool does not want, for a worker to deregister.
+    surplus: Option<Mr>,
     charge: Option<Charge>,
     /// The queue whose REG_MR never reported.
     silent: Option<Arc<SendQueue>>,
     /// Keeps the module loaded while there is no proof.
     quarantine: Option<ModuleRef>,
-    /// The key to deregister after this one; see [`Bundle`].
+    /// The key to deregister after this one; see `revoke::Bundle`.
     next: Option<Arc<Key>>,
 }
 
@@ -91,13 +94,14 @@ impl Key {
     pub(crate) fn new(
         device: &Arc<Device>,
         rkey: u32,
-        bytes: (KeyBytes, usize),
+        rest: Rest,
         charge: Charge,
     ) -> Result<Arc<Self>> {
         let inner = Inner {
             state: State::Registering,
             registration: None,
-            bytes: Some(bytes),
+            rest: Some(rest),
+            surplus: None,
             charge: Some(charge),
             silent: None,
             quarantine: None,
@@ -216,7 +220,8 @@ impl Key {
     }
 
     /// The LOCAL_INV that [`Revoke::Invalidate`] asked for has come to an end.
-    /// True: not with what this driver needs; call [`Self::deregister`].
+    /// True: it proves nothing here, or the MR is not wanted any more; call
+    /// [`Self::deregister`].
     ///
     /// May sleep (it releases the pages).
     pub(crate) fn invalidated(self: &Arc<Self>, proof: Option<Invalidated>) -> bool {
@@ -242,12 +247,17 @@ impl Key {
         let action = self.advance(&mut inner, event);
         match (action, quiesced) {
             (Some(Action::Release), Some((mr, quiesced))) => {
-                let bytes = inner.bytes.take();
+                let rest = inner.rest.take();
                 self.die(inner, quiesced);
-                if let Some((keys, class)) = bytes {
-                    self.device.take_back(PoolMr::returned(mr, keys, class));
-                }
-                false
+                let surplus = match rest {
+                    Some(rest) => PoolMr::new(mr, rest)
+                        .and_then(|mr| self.device.pool().put(mr))
+                        .err(),
+                    None => Some(mr),
+                };
+                let unwanted = surplus.is_some();
+                self.inner.lock().surplus = surplus;
+                unwanted
             }
             (action, None) => action == Some(Action::Dereg),
             // Not permitted: a violation, which `advance` has told.
@@ -260,9 +270,15 @@ impl Key {
 
     /// Deregister the MR: the last resort, and for most drivers the only proof.
     ///
-    /// Sleeps without a bound that we know.
+    /// Sleeps without a bound that we know. Only for a worker of the device, or
+    /// with a [`Pass`](crate::kern::gate::Pass): the device must not go under it.
     pub(crate) fn deregister(self: &Arc<Self>) {
-        let Some(registration) = self.inner.lock().registration.take() else {
+        let (registration, surplus) = {
+            let mut inner = self.inner.lock();
+            (inner.registration.take(), inner.surplus.take())
+        };
+        drop(surplus);
+        let Some(registration) = registration else {
             return;
         };
         let driver_id = self.device.driver_id();
@@ -300,11 +316,7 @@ impl Key {
     }
 
     /// Dead: let go of the pages and of all charges, then tell everybody.
-    fn die(
-        self: &Arc<Self>,
-        mut inner: SpinLockGuard<'_, Inner>,
-        quiesced: Quiesced,
-    ) {
+    fn die(self: &Arc<Self>, mut inner: SpinLockGuard<'_, Inner>, quiesced: Quiesced) {
         let charge = inner.charge.take();
         let quarantine = inner.quarantine.take();
         drop(inner);
@@ -350,6 +362,11 @@ impl Key {
         }
     }
 
+    /// Let the worker of this key go on with `next`.
+    pub(crate) fn link(&self, next: Option<Arc<Key>>) {
+        self.inner.lock().next = next;
+    }
+
     /// Wait until nobody works on the key, or the deadline. True if it is dead,
     /// and its pages are released.
     pub(crate) fn wait(&self, deadline: Deadline) -> bool {
@@ -360,42 +377,6 @@ impl Key {
             }
         }
         false
-    }
-}
-
-/// Keys that one worker deregisters, one after the other.
-///
-/// Waking a worker costs as much as several deregistrations. A driver that hangs
-/// in one holds up the rest of its bundle; other bundles go on. Linked through
-/// the keys: it allocates nothing.
-pub(crate) struct Bundle {
-    head: Option<Arc<Key>>,
-    len: usize,
-}
-
-impl Bundle {
-    /// Most keys of a bundle.
-    const MAX: usize = 16;
-
-    pub(crate) fn new() -> Self {
-        Self { head: None, len: 0 }
-    }
-
-    /// Add a key. Its [`Key::revoke`] or [`Key::retry`] asked for it.
-    pub(crate) fn push(&mut self, key: Arc<Key>) {
-        key.inner.lock().next = self.head.take();
-        self.head = Some(key);
-        self.len = self.len.saturating_add(1);
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.len >= Self::MAX
-    }
-
-    /// The first key, for [`Device::deregister`]; the bundle is empty then.
-    pub(crate) fn take(&mut self) -> Option<Arc<Key>> {
-        self.len = 0;
-        self.head.take()
     }
 }
 

@@ -16,22 +16,30 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::SpinLock;
 
-/// An idle MR and the key bytes that it has not used yet.
+/// An idle MR.
 pub(crate) struct PoolMr {
+    /// The MR itself.
     pub(crate) mr: Mr,
-    pub(crate) keys: KeyBytes,
+    /// The key byte of its next life.
+    pub(crate) byte: u8,
+    /// What it needs to come back.
+    pub(crate) rest: Rest,
+}
+
+/// The part of a [`PoolMr`] that its key keeps.
+pub(crate) struct Rest {
+    keys: KeyBytes,
     class: usize,
 }
 
 impl PoolMr {
-    /// An MR that comes back from a key, its invalidation proven.
-    pub(crate) fn returned(mr: Mr, keys: KeyBytes, class: usize) -> Self {
-        Self { mr, keys, class }
-    }
-
-    /// Its size class, for [`Self::returned`].
-    pub(crate) fn class(&self) -> usize {
-        self.class
+    /// An MR that is new, or that comes back from a key with its invalidation
+    /// proven. Gives it back if it has used all its key bytes.
+    pub(crate) fn new(mr: Mr, mut rest: Rest) -> core::result::Result<Self, Mr> {
+        match rest.keys.next() {
+            Some(byte) => Ok(Self { mr, byte, rest }),
+            None => Err(mr),
+        }
     }
 }
 
@@ -75,24 +83,18 @@ impl Pool {
 
     fn make(&self, pd: &Arc<Pd>, class: usize) -> Result<PoolMr> {
         let pages = self.classes.pages_of(class).ok_or(EMSGSIZE)?;
-        Ok(PoolMr {
-            mr: Mr::alloc(pd, pages)?,
-            keys: KeyBytes::new(random_u32()),
-            class,
-        })
+        let keys = KeyBytes::new(random_u32());
+        PoolMr::new(Mr::alloc(pd, pages)?, Rest { keys, class }).map_err(|_| EIO)
     }
 
-    /// Put an MR back. `Some` if there is no room: the caller should let it go
-    /// where a deregistration may take long.
-    pub(crate) fn put(&self, mr: PoolMr) -> Option<PoolMr> {
+    /// Put an MR back. Gives it back if there is no room: the caller should let
+    /// it go where a deregistration may take long.
+    pub(crate) fn put(&self, mr: PoolMr) -> core::result::Result<(), Mr> {
         let mut idle = self.idle.lock();
-        let Some(shelf) = idle.get_mut(mr.class) else {
-            return Some(mr);
-        };
-        if shelf.len() >= shelf.capacity() {
-            return Some(mr);
+        match idle.get_mut(mr.rest.class) {
+            Some(shelf) => shelf.push_within_capacity(mr).map_err(|error| error.0.mr),
+            None => Err(mr.mr),
         }
-        shelf.push_within_capacity(mr).err().map(|error| error.0)
     }
 
     /// Whether a class runs low.
@@ -100,7 +102,7 @@ impl Pool {
         let idle = self.idle.lock();
         idle.iter()
             .take(self.classes.len())
-            .any(|shelf| shelf.len() < self.target / 2)
+            .any(|shelf| shelf.len() < self.target.div_ceil(2))
     }
 
     /// Allocate one MR for the first class that lacks some. False if none does
@@ -115,7 +117,7 @@ impl Pool {
         let Some(Ok(mr)) = lacking.map(|class| self.make(pd, class)) else {
             return false;
         };
-        self.put(mr).is_none()
+        self.put(mr).is_ok()
     }
 
     /// Let all idle MRs go. Sleeps for as long as the driver takes.

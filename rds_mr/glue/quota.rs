@@ -6,6 +6,7 @@ use super::params;
 use super::socket::Socket;
 use crate::kern::rights;
 use crate::kern::uapi::Quota;
+use crate::policy::error::Error as Reason;
 use crate::policy::quota;
 use kernel::prelude::*;
 
@@ -21,14 +22,23 @@ pub(crate) fn get(socket: &Socket) -> Quota {
 
 /// Change them. `EINVAL`: unknown flags. `EPERM`: above the ceiling.
 pub(crate) fn set(socket: &Socket, asked: &Quota) -> Result {
-    let limits = quota::resolve_quota(
-        asked.max_keys,
-        asked.flags,
-        asked.max_pages,
-        socket.account().limits(),
-        params::socket_limits(),
-        rights::net_admin(),
-    )?;
+    let current = socket.account().limits();
+    let ceiling = params::socket_limits();
+    let resolve = |privileged| {
+        quota::resolve_quota(
+            asked.max_keys,
+            asked.flags,
+            asked.max_pages,
+            current,
+            ceiling,
+            privileged,
+        )
+    };
+    // The right is asked for only when it is needed: asking leaves traces.
+    let limits = match resolve(false) {
+        Err(Reason::Perm) if rights::net_admin() => resolve(true)?,
+        other => other?,
+    };
     socket.account().set_limits(limits);
     Ok(())
 }

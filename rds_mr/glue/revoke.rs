@@ -5,7 +5,6 @@
 //! Nothing in here allocates: it runs when processes die of lack of memory.
 
 use super::device::Device;
-use super::key::Bundle;
 use super::key::Key;
 use super::key::Revoke;
 use super::table::KeyTable;
@@ -13,12 +12,25 @@ use crate::kern::ib::CHAIN;
 use crate::policy::deadline::Deadline;
 use kernel::sync::Arc;
 
-/// End every key in `table`, all of which belong to `device`.
-///
-/// Invalidations go out in chains, deregistrations to the workers, many at a
-/// time. Returns how many keys had no proof of their death at the deadline;
+/// End every key in `table`, all of which belong to `device`, for a socket that
+/// closes. Returns how many keys had no proof of their death at the deadline;
 /// the workers go on with those. Their pages stay pinned.
 pub(crate) fn all(device: &Device, table: &KeyTable, deadline: Deadline) -> usize {
+    match device.enter() {
+        Ok(pass) => {
+            start(device, table, deadline);
+            drop(pass);
+        }
+        Err(_) => device.wait_removed(deadline),
+    }
+    wait(table, deadline)
+}
+
+/// Begin to end every key in `table`: invalidations go out in chains and are
+/// waited for, deregistrations go to the workers, many at a time.
+///
+/// For those who hold a pass, or remove the device.
+pub(super) fn start(device: &Device, table: &KeyTable, deadline: Deadline) {
     let mut chunk = Chunk::new();
     let mut bundle = Bundle::new();
     for key in table.iter() {
@@ -37,6 +49,11 @@ pub(crate) fn all(device: &Device, table: &KeyTable, deadline: Deadline) -> usiz
     if let Some(head) = bundle.take() {
         device.deregister(head);
     }
+}
+
+/// Wait for the end of every key in `table`. Returns how many had no proof of
+/// it at the deadline.
+pub(super) fn wait(table: &KeyTable, deadline: Deadline) -> usize {
     table.iter().filter(|key| !key.wait(deadline)).count()
 }
 
@@ -56,27 +73,34 @@ fn deregister(device: &Device, bundle: &mut Bundle, key: Arc<Key>) {
 /// A deregistration runs here and not in a worker: handing it over costs more
 /// than the operation itself (see docs/performance.md). A driver that hangs in
 /// it holds up the caller of RDS_FREE_MR, and nobody else.
-pub(crate) fn one(device: &Device, key: &Arc<Key>, deadline: Deadline) -> bool {
-    match key.revoke() {
-        Revoke::Invalidate => {
-            let unproven = match device.queue_now() {
-                Some(queue) => {
-                    let mut unproven = false;
-                    queue.invalidate(&[key.rkey()], deadline.end_ns(), |_, proof| {
-                        unproven = key.invalidated(proof);
-                    });
-                    unproven
-                }
-                None => key.invalidated(None),
-            };
-            if unproven {
-                key.deregister();
-            }
-        }
-        Revoke::Deregister => key.deregister(),
-        Revoke::Wait | Revoke::Nothing => {}
+pub(crate) fn one(key: &Arc<Key>, deadline: Deadline) -> bool {
+    let device = key.device();
+    let Ok(pass) = device.enter() else {
+        device.wait_removed(deadline);
+        return key.wait(deadline);
+    };
+    let deregister = match key.revoke() {
+        Revoke::Invalidate => invalidate(device, key, deadline),
+        Revoke::Deregister => true,
+        Revoke::Wait | Revoke::Nothing => false,
+    };
+    if deregister {
+        key.deregister();
     }
+    drop(pass);
     key.wait(deadline)
+}
+
+/// Invalidate one key. True if that is no proof: it has to be deregistered.
+fn invalidate(device: &Device, key: &Arc<Key>, deadline: Deadline) -> bool {
+    let Some(queue) = device.queue_now() else {
+        return key.invalidated(None);
+    };
+    let mut unproven = false;
+    queue.invalidate(&[key.rkey()], deadline.end_ns(), |_, proof| {
+        unproven = key.invalidated(proof);
+    });
+    unproven
 }
 
 /// Keys whose invalidations go out together.
@@ -125,5 +149,41 @@ impl Chunk {
             _ => (0..self.len).for_each(|n| finish(n, None)),
         }
         self.len = 0;
+    }
+}
+
+/// Keys that one worker deregisters, one after the other.
+///
+/// Waking a worker costs as much as several deregistrations. A driver that hangs
+/// in one holds up the rest of its bundle; other bundles go on. Linked through
+/// the keys: it allocates nothing.
+struct Bundle {
+    head: Option<Arc<Key>>,
+    len: usize,
+}
+
+impl Bundle {
+    /// Most keys of a bundle.
+    const MAX: usize = 16;
+
+    fn new() -> Self {
+        Self { head: None, len: 0 }
+    }
+
+    /// Add a key. Its [`Key::revoke`] or [`Key::retry`] asked for it.
+    fn push(&mut self, key: Arc<Key>) {
+        key.link(self.head.take());
+        self.head = Some(key);
+        self.len = self.len.saturating_add(1);
+    }
+
+    fn is_full(&self) -> bool {
+        self.len >= Self::MAX
+    }
+
+    /// The first key, for [`Device::deregister`]; the bundle is empty then.
+    fn take(&mut self) -> Option<Arc<Key>> {
+        self.len = 0;
+        self.head.take()
     }
 }

@@ -33,8 +33,10 @@ impl Running {
                 params::check()?;
                 globals::init();
             },
-            _family <- FamilyRegistration::new(),
+            // The family last: once it is there, somebody can hold the module,
+            // which must not fail to load any more.
             _client <- ClientRegistration::new(c"rds_mr"),
+            _family <- FamilyRegistration::new(),
         }? Error)
     }
 }

@@ -48,9 +48,16 @@ impl KeyTable {
         self.tree.lock().get(&at).cloned()
     }
 
-    /// Take out the key at `at`.
-    pub(crate) fn remove(&self, at: u64) -> Option<Arc<Key>> {
-        self.tree.lock().remove(&at)
+    /// Take out `key`, if it is what stands at `at`: a number can come again
+    /// when its first owner is dead. True if it was there.
+    pub(crate) fn remove(&self, at: u64, key: &Key) -> bool {
+        let mut tree = self.tree.lock();
+        let found = tree
+            .get(&at)
+            .is_some_and(|found| core::ptr::eq(&**found, key));
+        let removed = if found { tree.remove(&at) } else { None };
+        drop(tree);
+        removed.is_some()
     }
 
     /// All keys in order. Those that come or go meanwhile may be missed.

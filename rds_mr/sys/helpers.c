@@ -43,7 +43,7 @@ u32 rds_mr_helper_driver_id(const struct ib_device *dev)
 	return dev->ops.driver_id;
 }
 
-/* A device that lacks one of these is never served: see DESIGN D2 and D14. */
+/* A device that lacks one of these is never served: see docs/guarantee.md. */
 bool rds_mr_helper_device_usable(const struct ib_device *dev)
 {
 	return dev->node_type == RDMA_NODE_IB_CA && !dev->cc_dma_bounce &&
@@ -148,7 +148,7 @@ u64 rds_mr_helper_mr_length(const struct ib_mr *mr)
 
 /*
  * Let remote addresses start at the offset in the first page: that offset is
- * what the cookie carries (DESIGN K6).
+ * what the cookie carries.
  */
 u32 rds_mr_helper_mr_zero_base(struct ib_mr *mr)
 {

@@ -10,6 +10,8 @@ use crate::sys::bindings as raw;
 use kernel::error::from_err_ptr;
 use kernel::error::to_result;
 use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// What a remote peer may do to memory of the PD through a QP.
@@ -84,6 +86,20 @@ pub(crate) struct Qp {
     // Dropped after the QP is destroyed, in this order.
     cq: Cq,
     pd: Arc<Pd>,
+    _failed: Arc<Atomic<bool>>,
+}
+
+/// An asynchronous event of a QP. The queues here see none in good health, so
+/// each of them (fatal errors of QP, path, device) means: replace it. A CQ
+/// without interrupt has no other way to say so.
+///
+/// # Safety
+///
+/// `context` is the flag that [`Qp::create`] registered; the core calls this
+/// only until the QP is destroyed.
+unsafe extern "C" fn qp_event(_event: *mut raw::ib_event, context: *mut kernel::ffi::c_void) {
+    // SAFETY: The QP's owner keeps the flag until after the QP is destroyed.
+    unsafe { &*context.cast::<Atomic<bool>>() }.store(true, Relaxed);
 }
 
 // SAFETY: Verbs may come from any task.
@@ -92,11 +108,14 @@ unsafe impl Send for Qp {}
 unsafe impl Sync for Qp {}
 
 impl Qp {
-    /// Make a QP whose send queue holds `depth` WRs, in state RESET.
-    pub(super) fn create(pd: &Arc<Pd>, depth: u32) -> Result<Self> {
+    /// Make a QP whose send queue holds `depth` WRs, in state RESET. `failed` is
+    /// set when the HCA says that something is wrong with it.
+    pub(super) fn create(pd: &Arc<Pd>, depth: u32, failed: Arc<Atomic<bool>>) -> Result<Self> {
         // One more than can be sent: on overflow drivers stop reporting.
         let cq = Cq::alloc(pd.device(), depth.saturating_add(2))?;
         let mut attr = raw::ib_qp_init_attr {
+            event_handler: Some(qp_event),
+            qp_context: Arc::as_ptr(&failed).cast_mut().cast(),
             send_cq: cq.raw.as_ptr(),
             recv_cq: cq.raw.as_ptr(),
             sq_sig_type: raw::ib_sig_type_IB_SIGNAL_REQ_WR,
@@ -114,6 +133,7 @@ impl Qp {
             raw: core::ptr::NonNull::new(qp).ok_or(ENOMEM)?,
             cq,
             pd: pd.clone(),
+            _failed: failed,
         })
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct SendQueue {
     free: SpinLock<KVec<u16>>,
     #[pin]
     poll: Mutex<()>,
-    broken: Atomic<bool>,
+    broken: Arc<Atomic<bool>>,
     destroyed: Atomic<bool>,
 }
 
@@ -97,7 +97,8 @@ impl SendQueue {
     /// A queue whose QP is in RESET.
     pub(crate) fn unconnected(pd: &Arc<Pd>) -> Result<Arc<Self>> {
         let depth = DEPTH.min(pd.device().max_wr());
-        let qp = Qp::create(pd, depth)?;
+        let broken = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+        let qp = Qp::create(pd, depth, broken.clone())?;
         let mut slots = KVec::with_capacity(depth as usize, GFP_KERNEL)?;
         let mut free = KVec::with_capacity(depth as usize, GFP_KERNEL)?;
         for index in 0..u16::try_from(depth)? {
@@ -112,7 +113,7 @@ impl SendQueue {
                 slots,
                 free <- new_spinlock!(free, "SendQueue::free"),
                 poll <- new_mutex!((), "SendQueue::poll"),
-                broken: Atomic::new(false),
+                broken,
                 destroyed: Atomic::new(false),
             }),
             GFP_KERNEL,
