@@ -104,6 +104,7 @@ fn unplug() -> Outcome {
     gone(&goes, map.at(0), &cookies)?;
     let back = unplugged.replug()?;
     gone(&goes, map.at(0), &cookies)?;
+    freed(&goes, &cookies)?;
     let cookie = back
         .get_mr(map.at(0), PAGE, 0)
         .must("GET_MR on the device that is back")?;
@@ -125,8 +126,15 @@ fn gone(socket: &Socket, addr: u64, cookies: &[u64]) -> Outcome {
     socket
         .probe(cookies[0], 0)
         .must_fail(ENODEV, "probe without the device")?;
+    socket
+        .local()
+        .must("getsockname without the device")
+        .map(drop)
+}
+
+/// Its keys died with the device, proven; their slots are the application's.
+fn freed(socket: &Socket, cookies: &[u64]) -> Outcome {
     for cookie in cookies {
-        // The key died with its device, proven; its slot is the application's.
         socket
             .free_mr(*cookie, 0)
             .must("FREE_MR of a key that died with its device")?;
@@ -134,10 +142,7 @@ fn gone(socket: &Socket, addr: u64, cookies: &[u64]) -> Outcome {
             .free_mr(*cookie, 0)
             .must_fail(EINVAL, "FREE_MR of it once more")?;
     }
-    socket
-        .local()
-        .must("getsockname without the device")
-        .map(drop)
+    Ok(())
 }
 
 fn unplug_without_keys() -> Outcome {
