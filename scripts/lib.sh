@@ -12,7 +12,9 @@ TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # fresh clone rebuilds nothing.
 CACHE=${RDS_MR_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rds_mr}
 # The one place that names the supported kernel series (see docs/compat.md).
+# shellcheck disable=SC2034  # for those who source this
 SERIES=$(cat "$TOP/scripts/supported-series")
+# shellcheck disable=SC2034  # for those who source this
 JOBS=${RDS_MR_JOBS:-$(nproc)}
 
 SELF=$(basename "$0")
@@ -80,6 +82,7 @@ in_root() {
 	local root=$1
 	shift
 	[ -x "$root/usr/bin/env" ] || die "no toolchain root at $root; run scripts/toolchain"
+	# shellcheck disable=SC2016  # the inner shell expands it
 	unshare --mount --propagation private -- bash -euc '
 		root=$1 top=$2 cache=$3 cwd=$4; shift 4
 		bind() { mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; }

@@ -34,7 +34,8 @@ RDS_PARAM(max_pages_per_user, ulong,
 	  "pages (4 KiB) the keys of one user may pin together (4194304 = 16 GiB)");
 RDS_PARAM(max_keys_per_device, uint,
 	  "keys one HCA may hold; 0 = three quarters of what it offers, the rest is for others (0)");
-RDS_PARAM(max_pages_per_device, ulong, "pages (4 KiB) the keys of one HCA may pin; 0 = no ceiling (0)");
+RDS_PARAM(max_pages_per_device, ulong,
+	  "pages (4 KiB) the keys of one HCA may pin; 0 = no ceiling (0)");
 RDS_PARAM(mr_pool, uint, "idle MRs kept ready per HCA and size class (64)");
 RDS_PARAM(revoke_timeout_ms, uint,
 	  "milliseconds one revocation (free, close, exit, unplug) may take, 100 to 600000 (5000)");

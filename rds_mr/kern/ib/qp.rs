@@ -205,8 +205,9 @@ impl Qp {
             qp_state: raw::ib_qp_state_IB_QPS_RTS,
             sq_psn,
             max_rd_atomic: 1,
-            // 4.096 us * 2^14 = 67 ms, seven times.
-            timeout: 14,
+            // 4.096 us * 2^17 = 0.5 s, seven times: within the default deadline,
+            // and long for a busy software HCA, which a retry only burdens more.
+            timeout: 17,
             retry_cnt: 7,
             rnr_retry: 7,
             ..Default::default()
