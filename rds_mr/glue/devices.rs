@@ -19,14 +19,6 @@ impl Devices {
         Self(KVec::new())
     }
 
-    fn forget(&mut self, device: &Arc<Device>) {
-        self.0.retain(|other| !Arc::ptr_eq(other, device));
-        if self.0.is_empty() {
-            // Statics are not dropped: keep no memory past the last device.
-            self.0 = KVec::new();
-        }
-    }
-
     /// The device that we serve for `ib`.
     pub(crate) fn find(&self, ib: &IbDevice) -> Option<Arc<Device>> {
         self.0
