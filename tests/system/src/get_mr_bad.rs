@@ -12,7 +12,8 @@ use rdsmr::{mem, Mapping, Socket, PAGE};
 
 pub const TESTS: &[Test] = &[
     Test::new("get_mr.lengths_of_the_option", option_lengths),
-    Test::new("get_mr.order_of_checks", order),
+    Test::new("get_mr.order_when_unbound", order_unbound),
+    Test::new("get_mr.order_when_the_quota_is_used_up", order_quota),
     Test::new("get_mr.order_without_the_right_to_lock", order_unprivileged),
     Test::new("get_mr.hostile_addresses", hostile_addresses),
     Test::new("get_mr.hostile_lengths", hostile_lengths),
@@ -97,7 +98,7 @@ fn option_lengths() -> Outcome {
 }
 
 /// Each call breaks two rules; the earlier one must be named.
-fn order() -> Outcome {
+fn order_unbound() -> Outcome {
     let map = site::memory(2 * MAX_BYTES)?;
     let wrapping = args(u64::MAX, 2);
     let unbound = site::fresh()?;
@@ -118,8 +119,13 @@ fn order() -> Outcome {
     result.must_fail(
         ENOTCONN,
         "with a transport but unbound, before the overflow",
-    )?;
+    )
+}
 
+/// The quota comes after all that can be told from the numbers alone.
+fn order_quota() -> Outcome {
+    let map = site::memory(2 * MAX_BYTES)?;
+    let wrapping = args(u64::MAX, 2);
     let full = Narrow::new()?;
     let cookie = full
         .socket

@@ -161,13 +161,11 @@ fn strike(way: Way, slow: u32) -> Result<Struck, End> {
     let last = wait(&hammer, "the hammer notices the end", |now| {
         now.running == 0
     })?;
-    same(
-        "what the HCA told the hammer",
-        REMOTE_ACCESS_ERROR,
-        last.status,
-    )?;
     hammer.stop().must("stopping the hammer")?;
-    Ok(None)
+    match last.status {
+        REMOTE_ACCESS_ERROR => Ok(Struck::Clean),
+        status => Ok(Struck::NoVerdict(status)),
+    }
 }
 
 fn needs_hammer() -> Outcome {

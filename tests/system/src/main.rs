@@ -26,6 +26,7 @@ mod runner;
 mod site;
 mod sock_bind;
 mod sock_calls;
+mod sock_port;
 
 use runner::Test;
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ use std::process::ExitCode;
 const THEMES: &[&[Test]] = &[
     sock_calls::TESTS,
     sock_bind::TESTS,
+    sock_port::TESTS,
     opts::TESTS,
     get_mr::TESTS,
     get_mr_bad::TESTS,

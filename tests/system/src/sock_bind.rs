@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! bind(): which addresses, which ports, which errors.
+//! bind(): which addresses, and which errors.
 
 use crate::check::{apart, holds, same, skip, Check, End, Outcome};
 use crate::runner::Test;
@@ -7,9 +7,8 @@ use crate::site;
 use rdsmr::abi::*;
 use rdsmr::addr::{encode, IN6_LEN, IN_LEN};
 use rdsmr::errno::*;
-use rdsmr::process::{limit_open_files, new_network_namespace};
+use rdsmr::process::new_network_namespace;
 use rdsmr::Socket;
-use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -23,11 +22,6 @@ pub const TESTS: &[Test] = &[
         "bind.failure_leaves_the_socket_unbound",
         failure_leaves_unbound,
     ),
-    Test::new("bind.port_0_finds_free_ports", port_0),
-    Test::new("bind.port_1_is_reserved", port_1),
-    Test::new("bind.in_use", in_use),
-    Test::new("bind.in_use_over_ipv6", in_use_v6),
-    Test::new("bind.at_most_16384_sockets", at_most),
     Test::new("bind.again", again),
     Test::new("bind.chosen_transport", chosen_transport),
     Test::new("bind.link_local", link_local),
@@ -58,7 +52,8 @@ pub fn with_family(addr: SocketAddr, family: i32) -> Vec<u8> {
     bytes
 }
 
-fn must_be_at(socket: &Socket, ip: IpAddr, len: usize) -> Result<u16, End> {
+/// The socket is bound to `ip`; returns the port.
+pub fn must_be_at(socket: &Socket, ip: IpAddr, len: usize) -> Result<u16, End> {
     let name = socket.local().must("getsockname")?;
     same("length of the name", len, name.len())?;
     let addr = name.addr();
@@ -202,74 +197,6 @@ fn failure_leaves_unbound() -> Outcome {
             .must("bind after a bind that failed")?;
     }
     Ok(())
-}
-
-fn port_0() -> Outcome {
-    let sockets: Vec<Socket> = (0..64).map(|_| site::bound()).collect::<Result<_, _>>()?;
-    let ports = sockets
-        .iter()
-        .map(|socket| must_be_at(socket, site::v4(), IN_LEN));
-    let ports: HashSet<u16> = ports.collect::<Result<_, _>>()?;
-    same("different ports of 64 sockets", 64, ports.len())
-}
-
-fn port_1() -> Outcome {
-    for ip in [site::v4(), site::v6(), mapped_form(site::v4())] {
-        let result = site::fresh()?.bind(SocketAddr::new(ip, 1));
-        result.must_fail(EINVAL, format!("bind to {ip} port 1"))?;
-    }
-    site::bound_to(SocketAddr::new(site::v4(), 2))?;
-    site::bound_to(SocketAddr::new(site::v4(), 65535))?;
-    Ok(())
-}
-
-fn in_use() -> Outcome {
-    let addr = SocketAddr::new(site::v4(), 5001);
-    let first = site::bound_to(addr)?;
-    site::fresh()?
-        .bind(addr)
-        .must_fail(EADDRINUSE, "bind to a port in use")?;
-    let spelled = SocketAddr::new(mapped_form(site::v4()), 5001);
-    site::fresh()?
-        .bind(spelled)
-        .must_fail(EADDRINUSE, "bind to it, spelled as IPv6")?;
-    site::bound_to(SocketAddr::new(site::v4(), 5002))?;
-    site::bound_to(SocketAddr::new(site::v6(), 5001))?;
-    site::bound_to(SocketAddr::new(site::peer(), 5001))?;
-    drop(first);
-    site::bound_to(addr)?;
-    Ok(())
-}
-
-fn in_use_v6() -> Outcome {
-    let addr = SocketAddr::new(site::v6(), 5001);
-    let first = site::bound_to(addr)?;
-    site::fresh()?
-        .bind(addr)
-        .must_fail(EADDRINUSE, "bind to an IPv6 port in use")?;
-    // The scope is no part of a global address.
-    if let IpAddr::V6(ip) = site::v6() {
-        let elsewhere = SocketAddrV6::new(ip, 5001, 0, 3).into();
-        site::fresh()?
-            .bind(elsewhere)
-            .must_fail(EADDRINUSE, "bind to it with a scope")?;
-    }
-    drop(first);
-    site::bound_to(addr).map(drop)
-}
-
-fn at_most() -> Outcome {
-    const MOST: usize = 16384;
-    limit_open_files(MOST as u64 + 100).must("setrlimit")?;
-    let mut sockets: Vec<Socket> = (0..MOST).map(|_| site::bound()).collect::<Result<_, _>>()?;
-    let unbound = site::fresh()?;
-    unbound
-        .bind(site::here())
-        .must_fail(ENOMEM, "bind of one socket more")?;
-    sockets.pop();
-    unbound
-        .bind(site::here())
-        .must("bind after another was closed")
 }
 
 fn again() -> Outcome {
