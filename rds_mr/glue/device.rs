@@ -38,8 +38,17 @@ use kernel::workqueue::WorkItem;
 
 /// Deregistrations that may run at a time: some drivers take a minute for one.
 const WORKERS: i32 = 128;
+/// Workers that share the work as long as it goes well. Waking one costs more
+/// than several deregistrations.
+const FEW: u32 = 4;
 /// Nanoseconds between two tries to end quarantined keys.
 const RETRY_NS: u64 = 1_000_000_000;
+
+/// Keys to deregister, linked through themselves, and who is at it.
+struct Todo {
+    head: Option<Arc<Key>>,
+    workers: u32,
+}
 
 /// A device that we serve.
 #[pin_data]
@@ -68,6 +77,8 @@ pub(crate) struct Device {
     /// may be that of an item of this queue.
     #[pin]
     workers: Mutex<Option<OwnedQueue>>,
+    #[pin]
+    todo: SpinLock<Todo>,
     /// Removal has begun.
     #[pin]
     gone: Completion,
@@ -110,6 +121,7 @@ impl Device {
                 making <- new_mutex!((), "Device::making"),
                 queue <- new_spinlock!(None, "Device::queue"),
                 workers <- new_mutex!(Some(workers), "Device::workers"),
+                todo <- new_spinlock!(Todo { head: None, workers: 0 }, "Device::todo"),
                 gone <- Completion::new(),
                 removed <- Completion::new(),
                 refill <- new_work!("Device::refill"),
@@ -243,14 +255,55 @@ impl Device {
         }
     }
 
-    /// Deregister `key`, and what its bundle links to it, in a worker. Never
-    /// sleeps for long, allocates nothing.
+    /// Deregister `key` in a worker. Never sleeps for long, allocates nothing:
+    /// the list is linked through the keys, and so are the work items.
     pub(crate) fn deregister(&self, key: Arc<Key>) {
-        match &*self.workers.lock() {
-            // An item that is queued already will do.
-            Some(workers) => drop(workers.queue().enqueue::<_, 0>(key)),
+        let more = {
+            let mut todo = self.todo.lock();
+            key.link(todo.head.take());
+            todo.head = Some(key.clone());
+            let more = todo.workers < FEW;
+            todo.workers = todo.workers.saturating_add(u32::from(more));
+            more
+        };
+        if more {
+            self.add_worker(key);
+        }
+    }
+
+    /// Give `key`, which waits for a worker, one of its own.
+    pub(crate) fn hurry(&self, key: Arc<Key>) {
+        let mut todo = self.todo.lock();
+        todo.workers = todo.workers.saturating_add(1);
+        drop(todo);
+        self.add_worker(key);
+    }
+
+    /// Start a worker, already counted, on the work item of `key`.
+    fn add_worker(&self, key: Arc<Key>) {
+        let started = match &*self.workers.lock() {
+            Some(workers) => workers.queue().enqueue::<_, 0>(key).is_ok(),
             // After removal no key is left that could need it.
-            None => drop(kernel::warn_on!(true)),
+            None => !kernel::warn_on!(true),
+        };
+        if !started {
+            // The item is queued already, and counted.
+            let mut todo = self.todo.lock();
+            todo.workers = todo.workers.saturating_sub(1);
+        }
+    }
+
+    /// A worker: deregister what is to be deregistered until nothing is left.
+    pub(crate) fn work(&self) {
+        loop {
+            let mut todo = self.todo.lock();
+            let Some(key) = todo.head.take() else {
+                todo.workers = todo.workers.saturating_sub(1);
+                return;
+            };
+            todo.head = key.link(None);
+            drop(todo);
+            key.deregister();
         }
     }
 
@@ -284,7 +337,7 @@ impl Device {
         self.gone.complete_all();
         let deadline = params::deadline();
         revoke::start(&self, &self.keys, deadline);
-        revoke::wait(&self.keys, deadline);
+        revoke::wait(&self, &self.keys, deadline);
 
         let queue = self.queue.lock().take();
         if let Some(queue) = queue {

@@ -51,7 +51,7 @@ struct Inner {
     silent: Option<Arc<SendQueue>>,
     /// Keeps the module loaded while there is no proof.
     quarantine: Option<ModuleRef>,
-    /// The key to deregister after this one; see `revoke::Bundle`.
+    /// Next in [`Device`]'s list of what is to be deregistered.
     next: Option<Arc<Key>>,
 }
 
@@ -362,9 +362,14 @@ impl Key {
         }
     }
 
-    /// Let the worker of this key go on with `next`.
-    pub(crate) fn link(&self, next: Option<Arc<Key>>) {
-        self.inner.lock().next = next;
+    /// Set what follows in the list of the device; returns what did.
+    pub(crate) fn link(&self, next: Option<Arc<Key>>) -> Option<Arc<Key>> {
+        core::mem::replace(&mut self.inner.lock().next, next)
+    }
+
+    /// Whether somebody works on it, or will.
+    pub(crate) fn is_underway(&self) -> bool {
+        !self.inner.lock().state.is_settled()
     }
 
     /// Wait until nobody works on the key, or the deadline. True if it is dead,
@@ -384,10 +389,6 @@ impl WorkItem for Key {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let mut key = Some(this);
-        while let Some(this) = key {
-            key = this.inner.lock().next.take();
-            this.deregister();
-        }
+        this.device.work();
     }
 }

@@ -10,7 +10,8 @@
 //! 2. `globals::PORTS`, `globals::DEVICES`
 //! 3. `Device::resources`
 //! 4. `Device::workers`
-//! 5. `KeyTable::tree`, `Key::inner`, `Pool::idle`: never one within another
+//! 5. `Device::todo`, then `Key::inner`; `KeyTable::tree`, `Pool::idle` and
+//!    `Device::queue` alone
 //! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
 //!    device, in this order
 //!

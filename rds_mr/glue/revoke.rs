@@ -9,8 +9,12 @@ use super::key::Key;
 use super::key::Revoke;
 use super::table::KeyTable;
 use crate::kern::ib::CHAIN;
+use crate::kern::time;
 use crate::policy::deadline::Deadline;
 use kernel::sync::Arc;
+
+/// Milliseconds after which a few workers are not enough.
+const MOMENT_MS: u32 = 50;
 
 /// End every key in `table`, all of which belong to `device`, for a socket that
 /// closes. Returns how many keys had no proof of their death at the deadline;
@@ -23,7 +27,7 @@ pub(crate) fn all(device: &Device, table: &KeyTable, deadline: Deadline) -> usiz
         }
         Err(_) => device.wait_removed(deadline),
     }
-    wait(table, deadline)
+    wait(device, table, deadline)
 }
 
 /// Begin to end every key in `table`: invalidations go out in chains and are
@@ -32,39 +36,34 @@ pub(crate) fn all(device: &Device, table: &KeyTable, deadline: Deadline) -> usiz
 /// For those who hold a pass, or remove the device.
 pub(super) fn start(device: &Device, table: &KeyTable, deadline: Deadline) {
     let mut chunk = Chunk::new();
-    let mut bundle = Bundle::new();
     for key in table.iter() {
         match key.revoke() {
             Revoke::Invalidate => {
                 if let Some(key) = chunk.push(key) {
-                    chunk.run(device, &mut bundle, deadline);
+                    chunk.run(device, deadline);
                     drop(chunk.push(key));
                 }
             }
-            Revoke::Deregister => deregister(device, &mut bundle, key),
+            Revoke::Deregister => device.deregister(key),
             Revoke::Wait | Revoke::Nothing => {}
         }
     }
-    chunk.run(device, &mut bundle, deadline);
-    if let Some(head) = bundle.take() {
-        device.deregister(head);
-    }
+    chunk.run(device, deadline);
 }
 
 /// Wait for the end of every key in `table`. Returns how many had no proof of
 /// it at the deadline.
-pub(super) fn wait(table: &KeyTable, deadline: Deadline) -> usize {
-    table.iter().filter(|key| !key.wait(deadline)).count()
-}
-
-/// Put `key` into the bundle; hand that over when it is full.
-fn deregister(device: &Device, bundle: &mut Bundle, key: Arc<Key>) {
-    bundle.push(key);
-    if bundle.is_full() {
-        if let Some(head) = bundle.take() {
-            device.deregister(head);
+///
+/// A few workers share what is to be deregistered. If they have not done it in
+/// a moment, a driver takes its time: every key gets a worker of its own.
+pub(super) fn wait(device: &Device, table: &KeyTable, deadline: Deadline) -> usize {
+    let moment = Deadline::after(time::now_ns(), MOMENT_MS);
+    for key in table.iter() {
+        if !key.wait(moment) && key.is_underway() {
+            device.hurry(key);
         }
     }
+    table.iter().filter(|key| !key.wait(deadline)).count()
 }
 
 /// End one key, on behalf of a task that waits for this very key. True if its
@@ -131,14 +130,14 @@ impl Chunk {
         None
     }
 
-    /// Invalidate them all, and empty the chunk. What has no proof then goes into
-    /// `bundle`.
-    fn run(&mut self, device: &Device, bundle: &mut Bundle, deadline: Deadline) {
+    /// Invalidate them all, and empty the chunk. What has no proof then goes to
+    /// the workers.
+    fn run(&mut self, device: &Device, deadline: Deadline) {
         let queue = device.queue_now();
         let mut finish = |n: usize, proof| {
             if let Some(key) = self.keys.get_mut(n).and_then(Option::take) {
                 if key.invalidated(proof) {
-                    deregister(device, bundle, key);
+                    device.deregister(key);
                 }
             }
         };
@@ -149,41 +148,5 @@ impl Chunk {
             _ => (0..self.len).for_each(|n| finish(n, None)),
         }
         self.len = 0;
-    }
-}
-
-/// Keys that one worker deregisters, one after the other.
-///
-/// Waking a worker costs as much as several deregistrations. A driver that hangs
-/// in one holds up the rest of its bundle; other bundles go on. Linked through
-/// the keys: it allocates nothing.
-struct Bundle {
-    head: Option<Arc<Key>>,
-    len: usize,
-}
-
-impl Bundle {
-    /// Most keys of a bundle.
-    const MAX: usize = 16;
-
-    fn new() -> Self {
-        Self { head: None, len: 0 }
-    }
-
-    /// Add a key. Its [`Key::revoke`] or [`Key::retry`] asked for it.
-    fn push(&mut self, key: Arc<Key>) {
-        key.link(self.head.take());
-        self.head = Some(key);
-        self.len = self.len.saturating_add(1);
-    }
-
-    fn is_full(&self) -> bool {
-        self.len >= Self::MAX
-    }
-
-    /// The first key, for [`Device::deregister`]; the bundle is empty then.
-    fn take(&mut self) -> Option<Arc<Key>> {
-        self.len = 0;
-        self.head.take()
     }
 }

@@ -3,10 +3,10 @@
 //! A gate: many may be inside, until somebody closes it and waits them out.
 
 use kernel::new_condvar;
-use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::CondVar;
-use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 
 struct State {
     open: bool,
@@ -20,7 +20,7 @@ struct State {
 #[pin_data]
 pub(crate) struct Gate {
     #[pin]
-    state: Mutex<State>,
+    state: SpinLock<State>,
     #[pin]
     left: CondVar,
 }
@@ -29,12 +29,12 @@ impl Gate {
     /// A gate that is open.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            state <- new_mutex!(State { open: true, inside: 0 }, "Gate::state"),
+            state <- new_spinlock!(State { open: true, inside: 0 }, "Gate::state"),
             left <- new_condvar!("Gate::left"),
         })
     }
 
-    /// Go in, unless the gate is closed. May sleep for a moment.
+    /// Go in, unless the gate is closed. Never sleeps.
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         let mut state = self.state.lock();
         if !state.open {
@@ -56,7 +56,7 @@ impl Gate {
     }
 }
 
-/// Proof of being inside a [`Gate`]. Its drop may sleep for a moment.
+/// Proof of being inside a [`Gate`]. Neither taking nor dropping it sleeps.
 pub(crate) struct Pass<'a> {
     gate: &'a Gate,
 }

@@ -53,10 +53,12 @@ impl Target {
     /// The device that has the key. `ENOENT` if none of ours has.
     fn device(&self) -> Result<Arc<Device>> {
         let devices = DEVICES.lock();
-        let mut having = devices
-            .0
-            .iter()
-            .filter(|device| device.keys().iter().any(|key| key.rkey() == self.first.rkey));
+        let mut having = devices.0.iter().filter(|device| {
+            device
+                .keys()
+                .iter()
+                .any(|key| key.rkey() == self.first.rkey)
+        });
         having.next().cloned().ok_or(ENOENT)
     }
 

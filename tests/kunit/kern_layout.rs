@@ -24,12 +24,18 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        assert_eq!(layout::difference(&[9, 16, 4], &[8, 16, 4]), Some((0, 8, 9)));
+        assert_eq!(
+            layout::difference(&[9, 16, 4], &[8, 16, 4]),
+            Some((0, 8, 9))
+        );
         assert_eq!(
             layout::difference(&[8, 16, 4], &[8, 12, 3]),
             Some((1, 12, 16))
         );
-        assert_eq!(layout::difference(&[8, 16, 0], &[8, 16, 4]), Some((2, 4, 0)));
+        assert_eq!(
+            layout::difference(&[8, 16, 0], &[8, 16, 4]),
+            Some((2, 4, 0))
+        );
     }
 
     #[test]

@@ -63,8 +63,11 @@ impl<'a> Verbs<'a> {
         };
         match mapped.register(&self.queue, Access::ReadWrite, soon_ns()) {
             RegOutcome::Live(registration) => Ok(key(registration)),
-            // Dropping the key ends it.
-            RegOutcome::Failed(registration, _) => Err(key(registration).failed()),
+            RegOutcome::Failed(registration, _) => {
+                // Ends it.
+                drop(key(registration));
+                Err(EIO)
+            }
             RegOutcome::Silent(registration) => {
                 registration.leak();
                 Err(EIO)
@@ -144,10 +147,6 @@ impl Key {
             }
             DeregOutcome::Unproven => false,
         }
-    }
-
-    fn failed(self) -> Error {
-        EIO
     }
 }
 

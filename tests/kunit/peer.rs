@@ -142,7 +142,7 @@ impl Peer {
 
     /// What the last [`Self::read`] put at the start of the buffer.
     pub(crate) fn received(&mut self, len: usize) -> Result<&[u8]> {
-        Ok(self.buffer.bytes().get(..len).ok_or(EINVAL)?)
+        self.buffer.bytes().get(..len).ok_or(EINVAL)
     }
 
     /// A failure ends a pair of QPs, so the next use makes a new one.

@@ -93,7 +93,10 @@ mod tests {
         check_eq!(must!(peer.read(cookie.into(), PAGE_SIZE)), Success);
         check!(*peer.received(PAGE_SIZE)? == *secret);
         for len in [1, 1024, PAGE_SIZE] {
-            check_eq!(must!(peer.write(cookie.into(), &pattern(len, 0x77)?)), REFUSED);
+            check_eq!(
+                must!(peer.write(cookie.into(), &pattern(len, 0x77)?)),
+                REFUSED
+            );
         }
         check!(memory.read(0, PAGE_SIZE)? == secret);
         // The refusals have not harmed the key.

@@ -88,7 +88,9 @@ mod tests {
         check_eq!(must!(view(&engine)).access, 0);
         check!(must!(attack(&verbs, &engine, true, &key)) != Outcome::Success);
         // rxe ends a QP that was asked for what it does not allow.
-        check!(eventually(|| view(&engine).is_ok_and(|now| now.is_in_error())));
+        check!(eventually(
+            || view(&engine).is_ok_and(|now| now.is_in_error())
+        ));
         check!(memory.is_all(0, PAGE_SIZE, 0)?);
         Ok(())
     }
@@ -104,7 +106,9 @@ mod tests {
         let engine = must!(site.device().queue(&site.device().enter()?));
         check!(!view(&engine)?.is_in_error());
         check!(must!(attack(&verbs, &engine, false, &key)) != Outcome::Success);
-        check!(eventually(|| view(&engine).is_ok_and(|now| now.is_in_error())));
+        check!(eventually(
+            || view(&engine).is_ok_and(|now| now.is_in_error())
+        ));
         // And the module gets over it.
         must!(site.free_mr(cookie));
         must!(site.get_mr(memory.at(0), 1, false));

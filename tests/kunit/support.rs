@@ -111,7 +111,8 @@ macro_rules! site {
 
 /// Print a line of KTAP diagnostics.
 pub(crate) fn say(file: &str, line: u32, what: kernel::fmt::Arguments<'_>) {
-    kernel::kunit::err(fmt!("    # {}:{}: {}\n", file, line, what));
+    let name = file.rsplit('/').next().unwrap_or(file);
+    kernel::kunit::err(fmt!("    # {}:{}: {}\n", name, line, what));
 }
 
 /// The end of a wait that starts now: a limit for what takes milliseconds.
