@@ -158,3 +158,41 @@ impl Drop for Key {
         }
     }
 }
+
+/// The answers to an invalidation of many, in order.
+pub(crate) type Proofs = KVec<Option<Invalidated>>;
+
+/// Invalidate `rkeys` with one call; every one must be answered once.
+pub(crate) fn invalidate(queue: &SendQueue, rkeys: &[u32]) -> Result<Proofs> {
+    let mut proofs = KVec::with_capacity(rkeys.len(), GFP_KERNEL)?;
+    let mut in_order = true;
+    queue.invalidate(rkeys, soon_ns(), |n, proof| {
+        in_order &= n == proofs.len() && proofs.push_within_capacity(proof).is_ok();
+    });
+    check!(in_order);
+    check_eq!(proofs.len(), rkeys.len());
+    Ok(proofs)
+}
+
+/// End each key by its proof, or without one by deregistering it.
+pub(crate) fn end_all(keys: KVec<Key>, proofs: Proofs) -> Result {
+    for (mut key, proof) in keys.into_iter().zip(proofs) {
+        match proof {
+            Some(proof) => {
+                check!(key.quiesce(proof)?.is_some());
+            }
+            None => {
+                check!(key.deregister());
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn rkeys_of(keys: &[Key]) -> Result<KVec<u32>> {
+    let mut rkeys = KVec::with_capacity(keys.len(), GFP_KERNEL)?;
+    for key in keys {
+        rkeys.push(key.rkey(), GFP_KERNEL)?;
+    }
+    Ok(rkeys)
+}

@@ -10,6 +10,7 @@ use crate::kern::ib::SendQueue;
 use crate::kern::ib::Wr;
 use crate::raw;
 use crate::support::soon_ns;
+use crate::support::Site;
 use kernel::alloc::KVec;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -115,6 +116,12 @@ impl Peer {
     /// A peer in `pd` that moves up to `bytes` at a time.
     pub(crate) fn new(pd: &Arc<Pd>, bytes: usize) -> Result<Self> {
         Self::with_rights(pd, bytes, Remote::ReadWrite)
+    }
+
+    /// A peer of the keys of `site`.
+    pub(crate) fn of(site: &Site, bytes: usize) -> Result<Self> {
+        let device = site.device();
+        Self::new(&device.pd(&device.enter()?)?, bytes)
     }
 
     /// As [`Self::new`], but its QP lets it do no more than `remote`.

@@ -24,12 +24,6 @@ pub(crate) fn start(offset: usize) -> usize {
     PAGE_SIZE + offset
 }
 
-/// A peer of the keys of this site.
-pub(crate) fn peer(site: &Site, bytes: usize) -> Result<Peer> {
-    let pass = site.device().enter()?;
-    Peer::new(&site.device().pd(&pass)?, bytes)
-}
-
 /// One buffer, both ways; every byte around it must stay.
 fn both_ways(site: &Site, memory: &Memory, peer: &mut Peer, offset: usize, len: usize) -> Result {
     let (from, end) = (start(offset), start(offset) + len);
@@ -70,7 +64,7 @@ mod tests {
     fn data_arrives_both_ways() -> Result {
         let site = site!();
         let memory = Memory::new(PAGES)?;
-        let mut peer = peer(&site, 64 << 10)?;
+        let mut peer = Peer::of(&site, 64 << 10)?;
         for offset in OFFSETS {
             for len in LENGTHS {
                 if let Err(error) = both_ways(&site, &memory, &mut peer, offset, len) {
@@ -86,7 +80,7 @@ mod tests {
     fn a_read_only_key_refuses_writes() -> Result {
         let site = site!();
         let memory = Memory::new(1)?;
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         let secret = pattern(PAGE_SIZE, 0x11)?;
         must!(memory.write(0, &secret));
         let cookie = must!(site.get_mr(memory.at(0), PAGE_SIZE, false));
@@ -108,7 +102,7 @@ mod tests {
     fn a_key_dies_by_free_mr() -> Result {
         let site = site!();
         let memory = Memory::new(1)?;
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         let cookie = must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
         check_eq!(must!(peer.read(cookie.into(), PAGE_SIZE)), Success);
         check_eq!(memory.pinned(), 1);
@@ -123,7 +117,7 @@ mod tests {
     fn a_key_dies_with_its_socket() -> Result {
         let (site, other) = (site!(), site!());
         let memory = Memory::new(1)?;
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         let cookie = must!(other.get_mr(memory.at(0), PAGE_SIZE, true));
         check_eq!(must!(peer.read(cookie.into(), PAGE_SIZE)), Success);
         check_eq!(site.free_mr(cookie), Err(EINVAL));
@@ -136,7 +130,7 @@ mod tests {
     fn a_key_with_another_low_byte_misses() -> Result {
         let site = site!();
         let memory = Memory::new(1)?;
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         let cookie = must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
         for wrong in [1, 0x80, 0xff] {
             let at = At::from(cookie);
@@ -154,7 +148,7 @@ mod tests {
     fn two_keys_of_the_same_memory_die_apart() -> Result {
         let site = site!();
         let memory = Memory::new(1)?;
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         let (one, two) = (
             must!(site.get_mr(memory.at(0), PAGE_SIZE, true)),
             must!(site.get_mr(memory.at(0), PAGE_SIZE, true)),

@@ -7,7 +7,6 @@ use crate::kern::ib::Outcome::Success;
 use crate::peer::At;
 use crate::peer::Peer;
 use crate::peer::REFUSED;
-use crate::rxe_access::peer;
 use crate::rxe_access::start;
 use crate::rxe_access::LENGTHS;
 use crate::rxe_access::OFFSETS;
@@ -52,7 +51,7 @@ mod tests {
     fn lengths(offset: usize) -> Result {
         let site = site!();
         let memory = Memory::new(PAGES)?;
-        let mut peer = peer(&site, (64 << 10) + 1)?;
+        let mut peer = Peer::of(&site, (64 << 10) + 1)?;
         for len in LENGTHS {
             let cookie = must!(site.get_mr(memory.at(start(offset)), len, true));
             if let Err(error) = edges(&mut peer, &memory, cookie.into(), len) {
@@ -82,7 +81,7 @@ mod tests {
     fn addresses_that_wrap_are_outside() -> Result {
         let site = site!();
         let memory = Memory::new(PAGES)?;
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         let cookie = must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
         for far in [i64::MIN, i64::MAX, -4096, -2, 1 << 32, 1 << 47] {
             let at = At::from(cookie).plus(far);

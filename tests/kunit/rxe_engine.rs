@@ -4,74 +4,23 @@
 //! with a proof of its own or deregistered, and all pages come back.
 
 use crate::kern::ib::qp::Qp;
-use crate::kern::ib::Invalidated;
 use crate::kern::ib::Outcome::Success;
 use crate::kern::ib::SendQueue;
 use crate::kern::ib::CHAIN;
-use crate::keys::Key;
+use crate::keys::end_all;
+use crate::keys::invalidate;
+use crate::keys::rkeys_of;
 use crate::keys::Verbs;
 use crate::peer::At;
 use crate::peer::Peer;
 use crate::peer::REFUSED;
-use crate::policy::key::Cookie;
-use crate::rxe_access::peer;
 use crate::support::eventually;
-use crate::support::soon_ns;
 use crate::support::Memory;
 use crate::support::Site;
 use kernel::alloc::KVec;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::Arc;
-
-/// The answers to an invalidation of many, in order.
-pub(crate) type Proofs = KVec<Option<Invalidated>>;
-
-/// Invalidate `rkeys` with one call; every one must be answered once.
-pub(crate) fn invalidate(queue: &SendQueue, rkeys: &[u32]) -> Result<Proofs> {
-    let mut proofs = KVec::with_capacity(rkeys.len(), GFP_KERNEL)?;
-    let mut in_order = true;
-    queue.invalidate(rkeys, soon_ns(), |n, proof| {
-        in_order &= n == proofs.len() && proofs.push_within_capacity(proof).is_ok();
-    });
-    check!(in_order);
-    check_eq!(proofs.len(), rkeys.len());
-    Ok(proofs)
-}
-
-/// End each key by its proof, or without one by deregistering it.
-pub(crate) fn end_all(keys: KVec<Key>, proofs: Proofs) -> Result {
-    for (mut key, proof) in keys.into_iter().zip(proofs) {
-        match proof {
-            Some(proof) => {
-                check!(key.quiesce(proof)?.is_some());
-            }
-            None => {
-                check!(key.deregister());
-            }
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn rkeys_of(keys: &[Key]) -> Result<KVec<u32>> {
-    let mut rkeys = KVec::with_capacity(keys.len(), GFP_KERNEL)?;
-    for key in keys {
-        rkeys.push(key.rkey(), GFP_KERNEL)?;
-    }
-    Ok(rkeys)
-}
-
-/// One key for each of the first `count` pages.
-pub(crate) fn cookies(site: &Site, memory: &Memory, count: usize) -> Result<KVec<Cookie>> {
-    let mut cookies = KVec::with_capacity(count, GFP_KERNEL)?;
-    for page in 0..count {
-        let addr = memory.at(page * PAGE_SIZE);
-        cookies.push(must!(site.get_mr(addr, PAGE_SIZE, true)), GFP_KERNEL)?;
-    }
-    check_eq!(memory.pinned(), count);
-    Ok(cookies)
-}
 
 /// The device's queue.
 fn engine(site: &Site) -> Result<Arc<SendQueue>> {
@@ -85,7 +34,7 @@ fn break_silently(engine: &SendQueue) -> Result {
 /// A new key of a new socket works, and so does its end.
 fn is_in_order(memory: &Memory) -> Result {
     let site = site!();
-    let mut peer = peer(&site, PAGE_SIZE)?;
+    let mut peer = Peer::of(&site, PAGE_SIZE)?;
     let cookie = must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
     check_eq!(must!(peer.write(cookie.into(), &[0x17])), Success);
     check_eq!(memory.read(0, 1)?[0], 0x17);
@@ -183,11 +132,11 @@ mod tests {
         for count in [1, CHAIN - 1, CHAIN, CHAIN + 1, 2 * CHAIN + 1] {
             let (site, other) = (site!(), site!());
             let memory = Memory::new(count)?;
-            let cookies = cookies(&other, &memory, count)?;
+            let cookies = must!(other.get_mrs(&memory, count));
             let before = must!(engine(&site));
             drop(other);
             check_eq!(memory.pinned(), 0);
-            let mut peer = peer(&site, PAGE_SIZE)?;
+            let mut peer = Peer::of(&site, PAGE_SIZE)?;
             for n in [0, count / 2, count - 1] {
                 check_eq!(must!(peer.read(At::from(cookies[n]), 1)), REFUSED);
             }
@@ -200,13 +149,13 @@ mod tests {
     fn keys_end_with_an_engine_in_error() -> Result {
         let (site, other) = (site!(), site!());
         let memory = Memory::new(9)?;
-        let cookies = cookies(&other, &memory, 9)?;
+        let cookies = must!(other.get_mrs(&memory, 9));
         must!(break_silently(&*engine(&site)?));
         must!(other.free_mr(cookies[0]));
         check_eq!(memory.pinned(), 8);
         drop(other);
         check_eq!(memory.pinned(), 0);
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         for &cookie in &cookies {
             check_eq!(must!(peer.read(cookie.into(), 1)), REFUSED);
         }
@@ -217,7 +166,7 @@ mod tests {
     fn keys_end_with_an_engine_known_to_be_broken() -> Result {
         let (site, other) = (site!(), site!());
         let memory = Memory::new(9)?;
-        let cookies = cookies(&other, &memory, 9)?;
+        let cookies = must!(other.get_mrs(&memory, 9));
         let engine = must!(engine(&site));
         invalidate(&engine, &[cookies[0].rkey() ^ 0xff])?;
         check!(engine.is_broken());

@@ -3,16 +3,15 @@
 //! Verbs that fail: nothing is let go on hope, and nothing is left behind.
 
 use crate::kern::ib::Outcome::Success;
+use crate::keys::end_all;
+use crate::keys::invalidate;
+use crate::keys::rkeys_of;
 use crate::keys::Verbs;
+use crate::peer::Peer;
 use crate::peer::REFUSED;
 use crate::policy::quota::Limits;
 use crate::raw::Armed;
 use crate::raw::Fault;
-use crate::rxe_access::peer;
-use crate::rxe_engine::cookies;
-use crate::rxe_engine::end_all;
-use crate::rxe_engine::invalidate;
-use crate::rxe_engine::rkeys_of;
 use crate::support::eventually;
 use crate::support::Memory;
 use crate::support::Site;
@@ -88,12 +87,12 @@ mod tests {
     fn a_socket_whose_chain_is_cut_ends_all_its_keys() -> Result {
         let (site, other) = (site!(), site!());
         let memory = Memory::new(9)?;
-        let cookies = cookies(&other, &memory, 9)?;
+        let cookies = must!(other.get_mrs(&memory, 9));
         let armed = Armed::new(Fault::PostCut, 1, 4);
         drop(other);
         drop(armed);
         check_eq!(memory.pinned(), 0);
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         for &cookie in &cookies {
             check_eq!(must!(peer.read(cookie.into(), 1)), REFUSED);
         }
@@ -107,7 +106,7 @@ mod tests {
         let armed = Armed::new(Fault::PostCut, 1, 0);
         let cookie = must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
         drop(armed);
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         check_eq!(must!(peer.read(cookie.into(), 1)), Success);
         Ok(())
     }
@@ -162,7 +161,7 @@ mod tests {
         check_eq!((pinned, quarantined), (1, 1));
         must!(site.free_mr(cookie));
         check_eq!((memory.pinned(), site.quarantined()), (0, 0));
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         check_eq!(must!(peer.read(cookie.into(), 1)), REFUSED);
         must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
         Ok(())
@@ -172,7 +171,7 @@ mod tests {
     fn keys_of_a_closed_socket_stay_pinned_until_they_are_proven_dead() -> Result {
         let (site, other) = (site!(), site!());
         let memory = Memory::new(5)?;
-        let cookies = cookies(&other, &memory, 5)?;
+        let cookies = must!(other.get_mrs(&memory, 5));
         let armed = nothing_works();
         drop(other);
         let (pinned, quarantined) = (memory.pinned(), site.quarantined());
@@ -180,7 +179,7 @@ mod tests {
         check_eq!((pinned, quarantined), (5, 5));
         check!(eventually(|| site.quarantined() == 0));
         check!(eventually(|| memory.pinned() == 0));
-        let mut peer = peer(&site, PAGE_SIZE)?;
+        let mut peer = Peer::of(&site, PAGE_SIZE)?;
         for &cookie in &cookies {
             check_eq!(must!(peer.read(cookie.into(), 1)), REFUSED);
         }

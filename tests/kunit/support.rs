@@ -254,6 +254,17 @@ impl Site {
         Ok(Cookie::from_raw(u64::from_ne_bytes(cookie)))
     }
 
+    /// A key for each of the first `count` pages.
+    pub(crate) fn get_mrs(&self, memory: &Memory, count: usize) -> Result<KVec<Cookie>> {
+        let mut cookies = KVec::with_capacity(count, GFP_KERNEL)?;
+        for page in 0..count {
+            let addr = memory.at(page * PAGE_SIZE);
+            cookies.push(must!(self.get_mr(addr, PAGE_SIZE, true)), GFP_KERNEL)?;
+        }
+        check_eq!(memory.pinned(), count);
+        Ok(cookies)
+    }
+
     /// RDS_FREE_MR.
     pub(crate) fn free_mr(&self, cookie: Cookie) -> Result {
         let args = FreeMrArgs {

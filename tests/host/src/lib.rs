@@ -6,7 +6,6 @@
 //! one, keeps a list instead of a sum, asks the standard library. What must hold on every path
 //! of the key's state machine is enumerated.
 
-#[allow(dead_code, reason = "the users of the layer are in the kernel")]
 #[path = "../../../rds_mr/policy/mod.rs"]
 mod policy;
 
