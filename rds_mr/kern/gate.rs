@@ -65,7 +65,7 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.state.lock();
         state.inside = state.inside.saturating_sub(1);
-        if state.inside == 0 {
+        if state.inside == 0 && !state.open {
             self.gate.left.notify_all();
         }
     }

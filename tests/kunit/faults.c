@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* See faults.h. */
 #include <linux/atomic.h>
+#include <linux/delay.h>
 
 #include "faults.h"
 
@@ -55,7 +56,11 @@ int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 
 int rds_mr_test_dereg_mr(struct ib_mr *mr)
 {
-	return strikes(RDS_MR_FAULT_DEREG) ? -EBUSY : ib_dereg_mr(mr);
+	if (strikes(RDS_MR_FAULT_DEREG))
+		return -EBUSY;
+	if (strikes(RDS_MR_FAULT_DEREG_SLOW))
+		msleep(faults[RDS_MR_FAULT_DEREG_SLOW].arg);
+	return ib_dereg_mr(mr);
 }
 
 int rds_mr_test_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents,

@@ -15,6 +15,8 @@ enum rds_mr_test_fault {
 	RDS_MR_FAULT_POST_LOST,
 	/* Refuse to deregister. */
 	RDS_MR_FAULT_DEREG,
+	/* Take @arg milliseconds for it. */
+	RDS_MR_FAULT_DEREG_SLOW,
 	/* Map one page less than was asked for. */
 	RDS_MR_FAULT_MAP_SHORT,
 	/* Refuse to map for DMA. */

@@ -3,9 +3,11 @@
 //! The gate: who is inside stays, nobody comes in any more, and closing waits.
 
 use crate::kern::gate::Gate;
+use crate::kern::time::now_ns;
 use crate::kern::time::Completion;
 use crate::kern::wq::OwnedQueue;
 use crate::support::eventually;
+use crate::support::soon_ns;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
@@ -133,8 +135,9 @@ mod tests {
         let workers = OwnedQueue::new(c"rds_mr_gate", CROWD)?;
         for _ in 0..CROWD {
             let theirs = scene.clone();
+            let end = soon_ns();
             must!(workers.queue().try_spawn(GFP_KERNEL, move || {
-                while let Some(pass) = theirs.gate.enter() {
+                while let (Some(pass), true) = (theirs.gate.enter(), now_ns() < end) {
                     theirs.inside.add(1, Relaxed);
                     fsleep(Delta::from_micros(100));
                     theirs.inside.fetch_sub(1, Release);

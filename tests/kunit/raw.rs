@@ -114,10 +114,12 @@ pub(crate) enum Fault {
     PostLost = 1,
     /// Refuse to deregister.
     Dereg = 2,
+    /// Take so many milliseconds for it.
+    DeregSlow = 3,
     /// Map one page less.
-    MapShort = 3,
+    MapShort = 4,
     /// Refuse to map for DMA.
-    DmaMap = 4,
+    DmaMap = 5,
 }
 
 /// A fault that is armed. Dropping it disarms what is left of it.

@@ -185,4 +185,26 @@ mod tests {
         }
         Ok(())
     }
+
+    /// Longer than a socket may take to close, and so many that they cannot have
+    /// ended one after the other, nor a few at a time, when they must.
+    #[test]
+    fn a_driver_that_takes_its_time_does_not_hold_up_a_close() -> Result {
+        const COUNT: usize = 24;
+        let (site, other) = (site!(), site!());
+        let memory = Memory::new(COUNT)?;
+        must!(other.get_mrs(&memory, COUNT));
+        let armed = (
+            Armed::new(Fault::DeregSlow, ALWAYS, 7000),
+            Armed::new(Fault::PostCut, ALWAYS, 0),
+        );
+        drop(other);
+        let pinned = memory.pinned();
+        let ended = eventually(|| memory.pinned() == 0);
+        drop(armed);
+        check_eq!(pinned, COUNT);
+        check!(ended);
+        check_eq!(site.device().keys().iter().count(), 0);
+        Ok(())
+    }
 }
