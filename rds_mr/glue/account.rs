@@ -48,9 +48,13 @@ impl Account {
         self.ledger.lock().limits()
     }
 
-    /// Change them; keys that exist stay.
-    pub(crate) fn set_limits(&self, limits: Limits) {
-        self.ledger.lock().set_limits(limits);
+    /// Change them to what `new(those in force)` says; keys that exist stay.
+    /// `new` runs under a spinlock.
+    pub(crate) fn change_limits(&self, new: impl FnOnce(Limits) -> Result<Limits>) -> Result {
+        let mut ledger = self.ledger.lock();
+        let limits = new(ledger.limits())?;
+        ledger.set_limits(limits);
+        Ok(())
     }
 }
 

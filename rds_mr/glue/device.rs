@@ -174,6 +174,11 @@ impl Device {
         self.gate.enter().ok_or(ENODEV)
     }
 
+    /// Whether removal has begun.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.wait_ns(0)
+    }
+
     /// Wait until removal has ended every key, or the deadline. For those who
     /// got no pass: `remove` does their work.
     pub(crate) fn wait_removed(&self, deadline: Deadline) {
@@ -200,6 +205,10 @@ impl Device {
         }
         let pd = self.pd(pass)?;
         let _making = self.making.lock();
+        // Many may have waited here: do not keep `remove` waiting for each.
+        if self.is_gone() {
+            return Err(ENODEV);
+        }
         // Somebody else may have made one meanwhile.
         if let Some(queue) = self.queue_now() {
             return Ok(queue);
@@ -283,11 +292,11 @@ impl Device {
     fn add_worker(&self, key: Arc<Key>) {
         let started = match &*self.workers.lock() {
             Some(workers) => workers.queue().enqueue::<_, 0>(key).is_ok(),
-            // After removal no key is left that could need it.
-            None => !kernel::warn_on!(true),
+            // `remove` does the rest of the work.
+            None => false,
         };
         if !started {
-            // The item is queued already, and counted.
+            // The item is queued already, and counted, or nothing runs any more.
             let mut todo = self.todo.lock();
             todo.workers = todo.workers.saturating_sub(1);
         }
@@ -333,8 +342,8 @@ impl Device {
     /// After the deadline this waits on for calls that the driver still has in
     /// hand: returning would let the core free the device under them.
     pub(crate) fn remove(self: Arc<Self>) {
-        self.gate.close_and_wait();
         self.gone.complete_all();
+        self.gate.close_and_wait();
         let deadline = params::deadline();
         revoke::start(&self, &self.keys, deadline);
         revoke::wait(&self, &self.keys, deadline);
@@ -347,13 +356,16 @@ impl Device {
         for key in self.keys.iter().filter(|key| key.retry()) {
             self.deregister(key);
         }
+        revoke::wait(&self, &self.keys, deadline);
         // Waits for the workers, and so for the driver.
         // Not under the lock, which the last items may want.
         let workers = self.workers.lock().take();
         drop(workers);
+        // What came too late for them.
+        self.work();
         for key in self.keys.iter() {
             // A worker may just have destroyed the queue that it was stuck with.
-            if key.retry() {
+            if key.retry_stuck() {
                 key.deregister();
             }
             key.device_gone();

@@ -43,12 +43,14 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
     let span = range.span()?;
     let write = args.flags & RDS_RDMA_READWRITE != 0 || !params::strict_access();
 
-    let deadline = params::deadline();
+    let mut deadline = None;
     let (key, cookie) = (0..TRIES)
-        .find_map(|_| match register(socket, &device, span, write, deadline) {
-            Err(error) if error == EAGAIN_ENGINE => None,
-            other => Some(other),
-        })
+        .find_map(
+            |_| match register(socket, &device, span, write, &mut deadline) {
+                Err(error) if error == EAGAIN_ENGINE => None,
+                other => Some(other),
+            },
+        )
         .unwrap_or(Err(EIO))?;
     device.start_refill();
 
@@ -63,8 +65,8 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
                 .write(&cookie.raw())
         });
     match written {
-        // The device may have gone meanwhile, and the key with it.
-        Ok(()) if key.is_dead() => {
+        // The device went meanwhile, and the key with it.
+        Ok(()) if key.is_dead() && device.is_gone() => {
             socket.keys().remove(u64::from(key.rkey()), &key);
             Err(ENODEV)
         }
@@ -86,13 +88,15 @@ fn register(
     device: &Arc<Device>,
     span: PageSpan,
     write: bool,
-    deadline: Deadline,
+    deadline: &mut Option<Deadline>,
 ) -> Result<(Arc<Key>, Cookie)> {
     let charge = Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
     let (of_socket, of_device) = (Entry::new()?, Entry::new()?);
     let pages = PinnedPages::pin(usize::try_from(span.first())?, span.pages() as usize, write)?;
 
     let pass = device.enter()?;
+    // Not before the pinning, which may take for ever.
+    let deadline = *deadline.get_or_insert_with(params::deadline);
     let queue = device.queue(&pass)?;
     let idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
     let dma = DmaPages::map(device.ib(), pages, span.offset(), span.bytes())?;
@@ -105,16 +109,17 @@ fn register(
     };
     let base = mapped.base();
     expose(of_device, &key, mapped, &queue, access, deadline)?;
-    if socket
+    let listed = socket
         .keys()
-        .insert(of_socket, u64::from(key.rkey()), key.clone())
-        .is_err()
-    {
+        .insert(of_socket, u64::from(key.rkey()), key.clone());
+    // The queue holds verbs objects, which must not outlive the pass.
+    drop(queue);
+    drop(pass);
+    if listed.is_err() {
         // A quarantined key has the same number: this one cannot be told apart.
         revoke::one(&key, params::deadline());
         return Err(EAGAIN_ENGINE);
     }
-    drop(pass);
     let cookie = Cookie::new(key.rkey(), base);
     Ok((key, cookie))
 }

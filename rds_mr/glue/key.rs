@@ -202,21 +202,26 @@ impl Key {
 
     /// Try again what had no proof so far. True: call [`Self::deregister`].
     pub(crate) fn retry(&self) -> bool {
+        self.retry_stuck() || self.advance_if(State::Quarantined, Event::Retry)
+    }
+
+    fn advance_if(&self, state: State, event: Event) -> bool {
         let mut inner = self.inner.lock();
+        inner.state == state && self.advance(&mut inner, event) == Some(Action::Dereg)
+    }
+
+    /// Go on with a key whose REG_MR was silent, if its queue is gone by now.
+    /// True: call [`Self::deregister`].
+    pub(crate) fn retry_stuck(&self) -> bool {
         // Dropped after the lock: it can be the last reference to the queue.
-        let mut silent = None;
-        let event = match inner.state {
-            State::Stuck if inner.silent.as_ref().is_some_and(|sq| sq.is_destroyed()) => {
-                silent = inner.silent.take();
-                Event::QpGone
+        let silent = {
+            let mut inner = self.inner.lock();
+            match &inner.silent {
+                Some(queue) if queue.is_destroyed() => inner.silent.take(),
+                _ => None,
             }
-            State::Stuck | State::Quarantined => Event::Retry,
-            _ => return false,
         };
-        let action = self.advance(&mut inner, event);
-        drop(inner);
-        drop(silent);
-        action == Some(Action::Dereg)
+        silent.is_some() && self.advance_if(State::Stuck, Event::QpGone)
     }
 
     /// The LOCAL_INV that [`Revoke::Invalidate`] asked for has come to an end.

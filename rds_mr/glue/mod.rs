@@ -10,7 +10,7 @@
 //! 2. `globals::PORTS`, `globals::DEVICES`
 //! 3. `Device::resources`
 //! 4. `Device::workers`
-//! 5. `Device::todo`, then `Key::inner`; `KeyTable::tree`, `Pool::idle` and
+//! 5. `Device::todo` or `KeyTable::tree`, then `Key::inner`; `Pool::idle` and
 //!    `Device::queue` alone
 //! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
 //!    device, in this order

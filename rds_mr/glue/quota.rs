@@ -22,23 +22,22 @@ pub(crate) fn get(socket: &Socket) -> Quota {
 
 /// Change them. `EINVAL`: unknown flags. `EPERM`: above the ceiling.
 pub(crate) fn set(socket: &Socket, asked: &Quota) -> Result {
-    let current = socket.account().limits();
     let ceiling = params::socket_limits();
-    let resolve = |privileged| {
-        quota::resolve_quota(
-            asked.max_keys,
-            asked.flags,
-            asked.max_pages,
-            current,
-            ceiling,
-            privileged,
-        )
-    };
-    // The right is asked for only when it is needed: asking leaves traces.
-    let limits = match resolve(false) {
-        Err(Reason::Perm) if rights::net_admin() => resolve(true)?,
-        other => other?,
-    };
-    socket.account().set_limits(limits);
-    Ok(())
+    socket.account().change_limits(|current| {
+        let resolve = |privileged| {
+            quota::resolve_quota(
+                asked.max_keys,
+                asked.flags,
+                asked.max_pages,
+                current,
+                ceiling,
+                privileged,
+            )
+        };
+        // The right is asked for only when it is needed: asking leaves traces.
+        match resolve(false) {
+            Err(Reason::Perm) if rights::net_admin() => Ok(resolve(true)?),
+            other => Ok(other?),
+        }
+    })
 }

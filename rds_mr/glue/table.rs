@@ -33,13 +33,16 @@ impl KeyTable {
         pin_init!(Self { tree <- new_spinlock!(RBTree::new(), "KeyTable::tree") })
     }
 
-    /// Insert. `EEXIST` if `at` is taken.
+    /// Insert. `EEXIST` if `at` is taken by a key that is not dead.
     pub(crate) fn insert(&self, entry: Entry, at: u64, key: Arc<Key>) -> Result {
         let mut tree = self.tree.lock();
-        if tree.get(&at).is_some() {
+        if tree.get(&at).is_some_and(|taken| !taken.is_dead()) {
             return Err(EEXIST);
         }
-        tree.insert(entry.0.into_node(at, key));
+        let old = tree.insert(entry.0.into_node(at, key));
+        // Dropped after the lock: it can be the last reference.
+        drop(tree);
+        drop(old);
         Ok(())
     }
 

@@ -45,8 +45,8 @@ impl Gate {
         Some(Pass { gate: self })
     }
 
-    /// Close, and wait until all have left. Everybody inside works under a
-    /// deadline of its own, which bounds this wait. Idempotent.
+    /// Close, and wait until all have left: as long as their deadlines, and the
+    /// calls that drivers have in hand, take. Idempotent.
     pub(crate) fn close_and_wait(&self) {
         let mut state = self.state.lock();
         state.open = false;

@@ -30,7 +30,7 @@ u32 rds_mr_helper_max_mr_pages(const struct ib_device *dev)
 /* What one queue may hold: a chain needs room in the send queue and the CQ. */
 u32 rds_mr_helper_max_wr(const struct ib_device *dev)
 {
-	return min(dev->attrs.max_qp_wr, dev->attrs.max_cqe - 1);
+	return min(dev->attrs.max_qp_wr, dev->attrs.max_cqe - 2);
 }
 
 const char *rds_mr_helper_device_name(const struct ib_device *dev)

@@ -6,7 +6,9 @@ use super::IbDevice;
 use super::Pd;
 use super::Route;
 use crate::kern::random::random_u32;
+use crate::kern::time;
 use crate::sys::bindings as raw;
+use core::mem::ManuallyDrop;
 use kernel::error::from_err_ptr;
 use kernel::error::to_result;
 use kernel::prelude::*;
@@ -40,6 +42,9 @@ impl Remote {
         flags as i32
     }
 }
+
+/// Nanoseconds after which the success of destroying a QP proves nothing.
+const DESTROY_NS: u64 = 45_000_000_000;
 
 /// A random packet sequence number (24 bits). RoCE responders know their peer
 /// by little else.
@@ -244,7 +249,41 @@ impl Qp {
     }
 }
 
+impl Qp {
+    /// Destroy it. Sleeps for as long as the driver takes.
+    ///
+    /// An error means that the HCA may still use it: everything that it refers
+    /// to is leaked then. So does a success after a long time: rxe gives up
+    /// after 50 s and says 0 (rxe_pool.c, __rxe_cleanup).
+    pub(crate) fn destroy(self) -> Result {
+        let this = ManuallyDrop::new(self);
+        let start = time::now_ns();
+        // SAFETY: By the type invariant nobody else destroys it, and `self` is
+        // never used again.
+        let ret = unsafe { raw::ib_destroy_qp_user(this.as_raw(), core::ptr::null_mut()) };
+        if ret != 0 || time::now_ns().saturating_sub(start) > DESTROY_NS {
+            pr_err!(
+                "{:?}: QP not destroyed for certain (error {}); its memory is leaked\n",
+                this.pd.device().name(),
+                ret
+            );
+            return Err(EIO);
+        }
+        let mut this = this;
+        // SAFETY: Destroyed, so nothing refers to these any more; `this` is
+        // never dropped, so each is dropped once.
+        unsafe {
+            core::ptr::drop_in_place(&mut this.cq);
+            core::ptr::drop_in_place(&mut this.pd);
+            core::ptr::drop_in_place(&mut this._failed);
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Qp {
+    /// A QP that was never used: it failed to connect, or is dropped with the
+    /// queue that never came to be.
     fn drop(&mut self) {
         // SAFETY: By the type invariant nobody else destroys it.
         let ret = unsafe { raw::ib_destroy_qp_user(self.as_raw(), core::ptr::null_mut()) };

@@ -24,7 +24,6 @@ use core::cell::UnsafeCell;
 use core::pin::Pin;
 use kernel::alloc::KVec;
 use kernel::bindings;
-use kernel::new_mutex;
 use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
@@ -32,7 +31,6 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::Arc;
-use kernel::sync::Mutex;
 use kernel::sync::SpinLock;
 
 /// Most WRs of one [`SendQueue::post`].
@@ -59,7 +57,7 @@ pub(crate) struct SendQueue {
     #[pin]
     free: SpinLock<KVec<u16>>,
     #[pin]
-    poll: Mutex<()>,
+    poll: SpinLock<()>,
     broken: Arc<Atomic<bool>>,
     destroyed: Atomic<bool>,
 }
@@ -74,8 +72,8 @@ impl SendQueue {
     /// A queue whose QP is connected to itself and gives remote peers nothing:
     /// for registering and invalidating.
     pub(crate) fn to_self(pd: &Arc<Pd>) -> Result<Arc<Self>> {
-        let this = Self::unconnected(pd)?;
         let route = Route::find(pd.device())?;
+        let this = Self::unconnected(pd)?;
         let psn = random_psn();
         let qp = this.qp().ok_or(EIO)?;
         qp.connect(&route, qp.number(), psn, psn, Remote::Nothing)?;
@@ -112,7 +110,7 @@ impl SendQueue {
                 pd: pd.clone(),
                 slots,
                 free <- new_spinlock!(free, "SendQueue::free"),
-                poll <- new_mutex!((), "SendQueue::poll"),
+                poll <- new_spinlock!((), "SendQueue::poll"),
                 broken,
                 destroyed: Atomic::new(false),
             }),
@@ -171,6 +169,10 @@ impl SendQueue {
             _pass: pass,
         };
         if !self.poll_until(deadline_ns, || self.take_slots(&mut batch, wrs.len())) {
+            return Err(EIO);
+        }
+        // A WR that nobody can wait for would be silent, and break the queue.
+        if time::now_ns() >= deadline_ns {
             return Err(EIO);
         }
         let mut next = core::ptr::null_mut();
@@ -266,12 +268,16 @@ impl SendQueue {
             );
         }
         self.gate.close_and_wait();
-        let _guard = self.poll.lock();
-        // SAFETY: The gate is closed and everybody has left, so nobody borrows
-        // `qp`; the lock keeps out a second `destroy`.
-        let qp = unsafe { (*self.qp.get()).take() };
-        drop(qp);
-        self.destroyed.store(true, Release);
+        let qp = {
+            let _guard = self.poll.lock();
+            // SAFETY: The gate is closed and everybody has left, so nobody
+            // borrows `qp`; the lock keeps out a second `destroy`.
+            unsafe { (*self.qp.get()).take() }
+        };
+        // A second caller finds nothing, and the flag as the first one leaves it.
+        if qp.is_some_and(|qp| qp.destroy().is_ok()) {
+            self.destroyed.store(true, Release);
+        }
     }
 }
 
@@ -280,6 +286,9 @@ impl PinnedDrop for SendQueue {
     fn drop(self: Pin<&mut Self>) {
         // The QP must go before the slots that its completions refer to.
         self.destroy();
+        if !self.is_destroyed() {
+            core::mem::forget(core::mem::take(self.project().slots));
+        }
     }
 }
 
