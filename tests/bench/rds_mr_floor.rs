@@ -176,6 +176,18 @@ impl Bench<'_> {
         floor.add(reg_name, reg)
     }
 
+    /// MRs made for the smallest and for the largest key.
+    fn allocs(&self, floor: &mut Floor) -> Result {
+        for (name, pages) in [("alloc_2", 2), ("alloc_257", 257)] {
+            let mut alloc = Samples::new()?;
+            for _ in 0..SAMPLES {
+                drop(alloc.time(1, || Mr::alloc(&self.pd, pages))??);
+            }
+            floor.add(name, alloc)?;
+        }
+        Ok(())
+    }
+
     /// One key ended in either way.
     fn ends(&self, floor: &mut Floor) -> Result {
         let mut ignored = (Samples::new()?, Samples::new()?);
@@ -245,6 +257,7 @@ fn measure(ib: &IbDevice) -> Result<Floor> {
     let mut floor = Floor(KVec::new());
     bench.singles(&mut floor, ["pin_4k", "reg_mr_4k"], PAGE)?;
     bench.singles(&mut floor, ["pin_1m", "reg_mr_1m"], 1 << 20)?;
+    bench.allocs(&mut floor)?;
     bench.ends(&mut floor)?;
     bench.many(&mut floor)?;
     Ok(floor)
