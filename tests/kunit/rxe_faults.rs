@@ -17,6 +17,8 @@ use crate::support::Memory;
 use crate::support::Site;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
 
 /// More often than anything is tried.
 const ALWAYS: u32 = 1_000_000;
@@ -128,29 +130,38 @@ mod tests {
         fails_and_leaves_nothing(Fault::DmaMap)
     }
 
-    /// The one failure of GET_MR that leaves something: the WR may still run.
+    /// The one failure of GET_MR that leaves something: the WR may still run, as
+    /// long as its queue exists. Until then not even the MR may go.
     #[test]
-    fn a_silent_registration_is_quarantined_until_it_is_proven_dead() -> Result {
+    fn a_silent_registration_is_quarantined_until_its_queue_is_gone() -> Result {
         let (site, other) = (site!(), site!());
         allow_one_key(&site)?;
         let memory = Memory::new(2)?;
-        // Nor must it end before we have looked.
-        let alive = Armed::new(Fault::Dereg, ALWAYS, 0);
-        let lost = Armed::new(Fault::PostLost, 1, 0);
-        let result = site.get_mr(memory.at(0), PAGE_SIZE, true);
-        drop(lost);
-        let left = (memory.pinned(), site.quarantined());
-        let next = site.get_mr(memory.at(0), PAGE_SIZE, true);
-        // The queue is not what it was, and others get a new one.
-        let others = other.get_mr(memory.at(PAGE_SIZE), PAGE_SIZE, true);
-        drop(alive);
-        check_eq!(result, Err(EIO));
-        check_eq!(left, (1, 1));
-        check_eq!(next, Err(EAGAIN));
+        let queue = must!(site.device().queue(&site.device().enter()?));
+        // While we are at its QP, the queue cannot be destroyed.
+        let (silent, early, others, later, next) = must!(queue
+            .with_qp(|_| {
+                let armed = Armed::new(Fault::PostLost, 1, 0);
+                let silent = site.get_mr(memory.at(0), PAGE_SIZE, true);
+                drop(armed);
+                let early = (memory.pinned(), site.quarantined());
+                // Gets a new queue.
+                let others = other.get_mr(memory.at(PAGE_SIZE), PAGE_SIZE, true);
+                // What is quarantined is tried again every second.
+                fsleep(Delta::from_millis(2500));
+                let later = (memory.pinned(), site.quarantined());
+                let next = site.get_mr(memory.at(0), PAGE_SIZE, true);
+                (silent, early, others, later, next)
+            })
+            .ok_or(ENODEV));
+        check_eq!(silent, Err(EIO));
+        check_eq!(early, (1, 1));
         must!(others);
+        check_eq!(later, (2, 1));
+        check_eq!(next, Err(EAGAIN));
         check!(eventually(|| site.quarantined() == 0));
-        drop(other);
-        check!(eventually(|| memory.pinned() == 0));
+        check!(eventually(|| memory.pinned() == 1));
+        check!(queue.is_destroyed());
         must!(site.get_mr(memory.at(0), PAGE_SIZE, true));
         Ok(())
     }

@@ -28,20 +28,20 @@ use kernel::uaccess::UserSlice;
 /// End the test as failed if the condition does not hold. What follows the
 /// condition is printed with it.
 macro_rules! check {
-    ($condition:expr $(,)?) => {
-        check!($condition, "");
-    };
-    ($condition:expr, $($value:expr),+ $(,)?) => {
+    ($condition:expr $(, $value:expr)* $(,)?) => {
         if !$condition {
             $crate::support::say(
                 ::core::file!(),
                 ::core::line!(),
-                ::kernel::prelude::fmt!(
-                    "not true: {} {:?}",
-                    stringify!($condition),
-                    ($($value,)+)
-                ),
+                ::kernel::prelude::fmt!("not true: {}", stringify!($condition)),
             );
+            $(
+                $crate::support::say(
+                    ::core::file!(),
+                    ::core::line!(),
+                    ::kernel::prelude::fmt!("{} = {:?}", stringify!($value), $value),
+                );
+            )*
             return Err(EINVAL);
         }
     };
