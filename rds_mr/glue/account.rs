@@ -58,8 +58,24 @@ impl Account {
     }
 }
 
-/// One key and its pages, charged to a socket, a user, a device and the memory
-/// of the process. Dropping it gives all back, and may sleep.
+/// One key in the quota of a socket. Drop gives it back, and does not sleep.
+pub(crate) struct Place {
+    socket: Arc<Account>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let sound = self
+            .socket
+            .ledger
+            .lock()
+            .refund(Limits { keys: 1, pages: 0 });
+        kernel::warn_on!(!sound);
+    }
+}
+
+/// The pages of one key, charged to a socket, and with the key itself to a user,
+/// a device and the memory of the process. Drop gives all back, and may sleep.
 pub(crate) struct Charge {
     pages: u64,
     uid: u32,
@@ -71,10 +87,16 @@ pub(crate) struct Charge {
 impl Charge {
     /// Charge the current process's next key.
     ///
+    /// In two parts: of a key that was revoked only the place remains.
+    ///
     /// All levels are charged under all locks, so that nobody sees one level
     /// charged for a request that another level refuses. `EAGAIN`: quota or
     /// ceiling. `ENOMEM`: RLIMIT_MEMLOCK, or no memory.
-    pub(crate) fn take(socket: &Arc<Account>, device: &Arc<Account>, pages: u64) -> Result<Self> {
+    pub(crate) fn take(
+        socket: &Arc<Account>,
+        device: &Arc<Account>,
+        pages: u64,
+    ) -> Result<(Self, Place)> {
         let uid = rights::kuid();
         let reservation = Reservation::new()?;
         let mut of_socket = socket.ledger.lock();
@@ -92,13 +114,22 @@ impl Charge {
                 })
         };
         users.tidy(uid);
-        Ok(Self {
+        let charge = Self {
             pages,
             uid,
             socket: socket.clone(),
             device: device.clone(),
             _memlock: memlock?,
-        })
+        };
+        let place = Place {
+            socket: socket.clone(),
+        };
+        Ok((charge, place))
+    }
+
+    /// How many pages.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
     }
 
     fn memlock(pages: u64) -> Result<Memlock> {
@@ -116,12 +147,16 @@ impl Drop for Charge {
         let mut of_socket = self.socket.ledger.lock();
         let mut users = USERS.lock();
         let mut of_device = self.device.ledger.lock();
-        let sound = match users.existing(self.uid) {
-            Some(of_user) => {
-                quota::refund_all(&mut [&mut *of_socket, of_user, &mut *of_device], self.pages)
-            }
-            None => false,
+        let pages = Limits {
+            keys: 0,
+            pages: self.pages,
         };
+        // All three, whatever the first one says.
+        let sound = of_socket.refund(pages)
+            & match users.existing(self.uid) {
+                Some(of_user) => quota::refund_all(&mut [of_user, &mut *of_device], self.pages),
+                None => false,
+            };
         kernel::warn_on!(!sound);
         users.tidy(self.uid);
     }

@@ -6,6 +6,7 @@ use super::params;
 use super::revoke;
 use super::socket::Socket;
 use crate::kern::uapi::FreeMrArgs;
+use crate::policy::cause::Cause;
 use crate::policy::key::Cookie;
 use kernel::prelude::*;
 
@@ -25,11 +26,11 @@ pub(crate) fn free_mr(socket: &Socket, args: &FreeMrArgs) -> Result {
     }
     let at = u64::from(Cookie::from_raw(args.cookie).rkey());
     let key = socket.keys().get(at).ok_or(EINVAL)?;
-    if !revoke::one(&key, params::deadline()) {
+    if !revoke::one(&key, Cause::Freed, params::deadline()) {
         return Err(EIO);
     }
     // Of two that free the same key one finds it gone.
-    if socket.keys().remove(at, &key) {
+    if socket.unlist(&key) {
         Ok(())
     } else {
         Err(EINVAL)

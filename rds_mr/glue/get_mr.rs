@@ -2,18 +2,22 @@
 
 //! RDS_GET_MR: a key for a piece of the caller's memory.
 //!
-//! The order is part of the contract: copy in, check, charge, pin, then with a
-//! pass of the device [map, register, publish], then copy the cookie out. The
+//! The order is part of the contract: copy in, check, watch the memory's end,
+//! charge, pin, then with a pass of the device [charge the cgroup, map, register,
+//! publish], then copy the cookie out. The
 //! steps that can block for ever (FUSE, userfaultfd) hold nothing.
 
 use super::account::Charge;
 use super::device::Device;
+use super::key::Holdings;
 use super::key::Key;
 use super::params;
 use super::revoke;
+use super::slot::Slot;
 use super::socket::Socket;
 use super::table::Entry;
 use crate::kern::ib::Access;
+use crate::kern::ib::CgroupCharge;
 use crate::kern::ib::DmaPages;
 use crate::kern::ib::MappedMr;
 use crate::kern::ib::RegOutcome;
@@ -21,6 +25,7 @@ use crate::kern::mm::PinnedPages;
 use crate::kern::rights;
 use crate::kern::uapi::GetMrArgs;
 use crate::kern::uapi::RDS_RDMA_READWRITE;
+use crate::policy::cause::Cause;
 use crate::policy::deadline::Deadline;
 use crate::policy::key::Cookie;
 use crate::policy::range::PageSpan;
@@ -67,13 +72,13 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
     match written {
         // The device went meanwhile, and the key with it.
         Ok(()) if key.is_dead() && device.is_gone() => {
-            socket.keys().remove(u64::from(key.rkey()), &key);
+            socket.unlist(&key);
             Err(ENODEV)
         }
         Ok(()) => Ok(()),
         Err(_) => {
-            if revoke::one(&key, params::deadline()) {
-                socket.keys().remove(u64::from(key.rkey()), &key);
+            if revoke::one(&key, Cause::Freed, params::deadline()) {
+                socket.unlist(&key);
             }
             Err(EFAULT)
         }
@@ -90,43 +95,60 @@ fn register(
     write: bool,
     deadline: &mut Option<Deadline>,
 ) -> Result<(Arc<Key>, Cookie)> {
-    let charge = Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
-    let (of_socket, of_device) = (Entry::new()?, Entry::new()?);
+    // Before the first pin: from here on the end of the memory ends the key.
+    let owner = socket.current_owner()?;
+    let (charge, place) =
+        Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
+    let slot = Slot::new(socket.news().clone(), place);
+    let entries = (Entry::new()?, Entry::new()?, Entry::new()?);
     let pages = PinnedPages::pin(usize::try_from(span.first())?, span.pages() as usize, write)?;
 
     let pass = device.enter()?;
+    let cgroup = CgroupCharge::take(device.ib())?;
     // Not before the pinning, which may take for ever.
     let deadline = *deadline.get_or_insert_with(params::deadline);
     let queue = device.queue(&pass)?;
     let idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
     let dma = DmaPages::map(device.ib(), pages, span.offset(), span.bytes())?;
     let mapped = idle.mr.map(dma, idle.byte)?;
-    let key = Key::new(device, mapped.rkey(), idle.rest, charge)?;
+    let cookie = Cookie::new(mapped.rkey(), mapped.base());
+    let holdings = Holdings {
+        rest: idle.rest,
+        charge,
+        cgroup,
+        owner,
+        slot,
+    };
+    let key = Key::new(device, cookie, holdings)?;
     let access = if write {
         Access::ReadWrite
     } else {
         Access::Read
     };
-    let base = mapped.base();
-    expose(of_device, &key, mapped, &queue, access, deadline)?;
-    let listed = socket
-        .keys()
-        .insert(of_socket, u64::from(key.rkey()), key.clone());
+    let (of_socket, of_device, of_owner) = entries;
+    expose(
+        (of_device, of_owner),
+        &key,
+        mapped,
+        &queue,
+        access,
+        deadline,
+    )?;
+    let listed = socket.list(of_socket, &key);
     // The queue holds verbs objects, which must not outlive the pass.
     drop(queue);
     drop(pass);
     if listed.is_err() {
-        // A quarantined key has the same number: this one cannot be told apart.
-        revoke::one(&key, params::deadline());
+        // A revoked or quarantined key has the same number: this one cannot be told apart.
+        revoke::one(&key, Cause::Freed, params::deadline());
         return Err(EAGAIN_ENGINE);
     }
-    let cookie = Cookie::new(key.rkey(), base);
     Ok((key, cookie))
 }
 
 /// Let the HCA see the memory, and the device know the key.
 fn expose(
-    entry: Entry,
+    (of_device, of_owner): (Entry, Entry),
     key: &Arc<Key>,
     mapped: MappedMr,
     queue: &Arc<crate::kern::ib::SendQueue>,
@@ -138,9 +160,7 @@ fn expose(
     if matches!(outcome, RegOutcome::NotPosted) {
         return Err(EAGAIN_ENGINE);
     }
-    // Ids are never used twice, so there is always room.
-    let listed = device.keys().insert(entry, key.id(), key.clone());
-    kernel::warn_on!(listed.is_err());
+    key.enter(of_device, of_owner);
     match outcome {
         RegOutcome::NotPosted => Err(EIO),
         RegOutcome::Live(registration) => {

@@ -6,11 +6,15 @@
 #![expect(unsafe_code, reason = "global locks must be initialised before use")]
 
 use super::devices::Devices;
+use super::owner::Owners;
+use super::owner::Reaper;
 use super::ports::Ports;
 use super::users::Users;
+use crate::kern::wq::OwnedQueue;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
+use kernel::sync::Arc;
 
 kernel::sync::global_lock! {
     // SAFETY: `init` runs before the first socket or device.
@@ -27,6 +31,16 @@ kernel::sync::global_lock! {
     pub(crate) unsafe(uninit) static USERS: SpinLock<Users> = Users::new();
 }
 
+kernel::sync::global_lock! {
+    // SAFETY: `init` runs before the first socket or device.
+    pub(crate) unsafe(uninit) static OWNERS: SpinLock<Owners> = Owners::new();
+}
+
+kernel::sync::global_lock! {
+    // SAFETY: `init` runs before the first socket or device.
+    pub(crate) unsafe(uninit) static REAPER: Mutex<Option<(OwnedQueue, Arc<Reaper>)>> = None;
+}
+
 /// Whether [`init`] has run.
 static INITIALISED: Atomic<bool> = Atomic::new(false);
 
@@ -38,6 +52,8 @@ pub(crate) fn init() {
             DEVICES.init();
             PORTS.init();
             USERS.init();
+            OWNERS.init();
+            REAPER.init();
         }
     }
 }

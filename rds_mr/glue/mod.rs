@@ -8,18 +8,18 @@
 //!
 //! 1. `Socket::state`, `Control::key`
 //! 2. `globals::PORTS`, `globals::DEVICES`
-//! 3. `Device::resources`
-//! 4. `Device::workers`
-//! 5. `Device::todo` or `KeyTable::tree`, then `Key::inner`; `Pool::idle` and
-//!    `Device::queue` alone
+//! 3. `Device::making`, then `Device::pd`
+//! 4. `Device::workers`, `globals::REAPER`
+//! 5. `Device::todo`, `KeyTable::tree` or `News::list`, then `Key::inner`;
+//!    `Pool::idle`, `Device::queue`, `globals::OWNERS` and `Socket::owner` alone
 //! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
 //!    device, in this order
 //!
 //! Those of 5 and 6 are spinlocks. No lock is held across pinning or a copy to
 //! or from user space. Two are held across a wait that has an end:
 //! `Socket::state` while rdma_cm looks an address up, `Control::key` and
-//! `Device::resources` while something is made at the HCA; who must not wait for
-//! that, tries the lock.
+//! `Device::making` while something is made at the HCA. The end of a process's
+//! memory (`owner`) takes none of these.
 
 #![deny(unsafe_code)]
 
@@ -32,7 +32,9 @@ pub(crate) mod free_mr;
 pub(crate) mod get_mr;
 pub(crate) mod globals;
 pub(crate) mod key;
+pub(crate) mod news;
 pub(crate) mod opts;
+pub(crate) mod owner;
 pub(crate) mod params;
 pub(crate) mod pool;
 pub(crate) mod ports;
@@ -40,6 +42,8 @@ pub(crate) mod probe;
 pub(crate) mod quota;
 pub(crate) mod revoke;
 pub(crate) mod running;
+pub(crate) mod slot;
 pub(crate) mod socket;
+pub(crate) mod stats;
 pub(crate) mod table;
 pub(crate) mod users;

@@ -4,6 +4,7 @@
 
 use super::free_mr::free_mr;
 use super::get_mr::get_mr;
+use super::key::Key;
 use super::probe::probe;
 use super::quota;
 use super::socket::Socket;
@@ -11,6 +12,7 @@ use crate::kern::sock::OptIn;
 use crate::kern::sock::OptOut;
 use crate::kern::uapi::*;
 use crate::policy::addr;
+use crate::policy::cause::Cause;
 use crate::policy::opts;
 use crate::policy::opts::TransportError;
 use kernel::prelude::*;
@@ -96,8 +98,36 @@ pub(crate) fn ioctl(socket: &Socket, cmd: u32, arg: UserPtr) -> Option<Result> {
                 writer.write(&args)
             })
         }
+        SIOCRDSMRREVOKED => {
+            let (mut reader, mut writer) = user(arg, size_of::<RevokedArgs>()).reader_writer();
+            reader
+                .read()
+                .and_then(|args: RevokedArgs| revoked(socket, &args, |news| writer.write(news)))
+        }
         _ => return None,
     })
+}
+
+/// Tell one key that was revoked. What cannot be told stays news.
+fn revoked(
+    socket: &Socket,
+    args: &RevokedArgs,
+    mut tell: impl FnMut(&RevokedArgs) -> Result,
+) -> Result {
+    if args.flags != 0 {
+        return Err(EINVAL);
+    }
+    let (key, (cause, proven)) = socket.news().take(Key::take_news).ok_or(EAGAIN)?;
+    tell(&RevokedArgs {
+        cookie: key.cookie().raw(),
+        reason: if cause == Cause::Device {
+            RDS_MR_REVOKED_DEVICE
+        } else {
+            RDS_MR_REVOKED_OWNER
+        },
+        flags: if proven { 0 } else { RDS_MR_REVOKED_UNPROVEN },
+    })
+    .inspect_err(|_| key.renew_news())
 }
 
 fn user(arg: UserPtr, len: usize) -> UserSlice {

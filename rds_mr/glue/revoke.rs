@@ -10,45 +10,46 @@ use super::key::Revoke;
 use super::table::KeyTable;
 use crate::kern::ib::CHAIN;
 use crate::kern::time;
+use crate::policy::cause::Cause;
 use crate::policy::deadline::Deadline;
 use kernel::sync::Arc;
 
 /// Milliseconds after which a few workers are not enough.
 const MOMENT_MS: u32 = 50;
 
-/// End every key in `table`, all of which belong to `device`, for a socket that
-/// closes. Returns how many keys had no proof of their death at the deadline;
-/// the workers go on with those. Their pages stay pinned.
-pub(crate) fn all(device: &Device, table: &KeyTable, deadline: Deadline) -> usize {
-    match device.enter() {
-        Ok(pass) => {
-            start(device, table, deadline);
-            drop(pass);
-        }
-        Err(_) => device.wait_removed(deadline),
-    }
-    wait(device, table, deadline)
+/// Who ends keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// Somebody who needs a pass of each device, and leaves the keys to `remove`
+    /// where he gets none.
+    Visitor,
+    /// [`Device::remove`], after which nobody gets a pass.
+    Remover,
+}
+
+/// End every key in `table`, of whatever devices. Returns how many had no proof
+/// of their death at the deadline; the workers go on with those. Their pages
+/// stay pinned.
+pub(crate) fn all(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
+    start(table, cause, deadline, By::Visitor);
+    wait(table, cause, deadline)
 }
 
 /// Begin to end every key in `table`: invalidations go out in chains and are
 /// waited for, deregistrations go to the workers, many at a time.
-///
-/// For those who hold a pass, or remove the device.
-pub(super) fn start(device: &Device, table: &KeyTable, deadline: Deadline) {
+pub(super) fn start(table: &KeyTable, cause: Cause, deadline: Deadline, by: By) {
     let mut chunk = Chunk::new();
-    for key in table.iter() {
-        match key.revoke() {
-            Revoke::Invalidate => {
-                if let Some(key) = chunk.push(key) {
-                    chunk.run(device, deadline);
-                    drop(chunk.push(key));
-                }
-            }
-            Revoke::Deregister => device.deregister(key),
-            Revoke::Wait | Revoke::Nothing => {}
+    for key in table.iter().filter(|key| is_due(key, cause)) {
+        if let Some(key) = chunk.push(key) {
+            chunk.end(cause, deadline, by);
+            drop(chunk.push(key));
         }
     }
-    chunk.run(device, deadline);
+    chunk.end(cause, deadline, by);
+}
+
+fn is_due(key: &Key, cause: Cause) -> bool {
+    cause.waits_for_overdue() || !key.is_overdue()
 }
 
 /// Wait for the end of every key in `table`. Returns how many had no proof of
@@ -56,14 +57,33 @@ pub(super) fn start(device: &Device, table: &KeyTable, deadline: Deadline) {
 ///
 /// A few workers share what is to be deregistered. If they have not done it in
 /// a moment, a driver takes its time: every key gets a worker of its own.
-pub(super) fn wait(device: &Device, table: &KeyTable, deadline: Deadline) -> usize {
+pub(super) fn wait(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
     let moment = Deadline::after(time::now_ns(), MOMENT_MS);
-    for key in table.iter() {
+    for key in table.iter().filter(|key| is_due(key, cause)) {
         if !key.wait(moment) && key.is_underway() {
-            device.hurry(key);
+            key.device().hurry(key.clone());
         }
     }
-    table.iter().filter(|key| !key.wait(deadline)).count()
+    table
+        .iter()
+        .filter(|key| !is_ended(key, cause, deadline))
+        .count()
+}
+
+/// Wait for one key. True if its death is proven.
+fn is_ended(key: &Key, cause: Cause, deadline: Deadline) -> bool {
+    if !is_due(key, cause) {
+        return key.is_dead();
+    }
+    if cause != Cause::Device && key.device().is_gone() {
+        // `remove` does the work.
+        key.device().wait_removed(deadline);
+    }
+    let dead = key.wait(deadline);
+    if !dead {
+        key.set_overdue();
+    }
+    dead
 }
 
 /// End one key, on behalf of a task that waits for this very key. True if its
@@ -72,13 +92,13 @@ pub(super) fn wait(device: &Device, table: &KeyTable, deadline: Deadline) -> usi
 /// A deregistration runs here and not in a worker: handing it over costs more
 /// than the operation itself (see docs/performance.md). A driver that hangs in
 /// it holds up the caller of RDS_FREE_MR, and nobody else.
-pub(crate) fn one(key: &Arc<Key>, deadline: Deadline) -> bool {
+pub(crate) fn one(key: &Arc<Key>, cause: Cause, deadline: Deadline) -> bool {
     let device = key.device();
     let Ok(pass) = device.enter() else {
         device.wait_removed(deadline);
         return key.wait(deadline);
     };
-    let deregister = match key.revoke() {
+    let deregister = match key.revoke(cause) {
         Revoke::Invalidate => invalidate(device, key, deadline),
         Revoke::Deregister => true,
         Revoke::Wait | Revoke::Nothing => false,
@@ -91,7 +111,7 @@ pub(crate) fn one(key: &Arc<Key>, deadline: Deadline) -> bool {
 }
 
 /// Invalidate one key. True if that is no proof: it has to be deregistered.
-fn invalidate(device: &Device, key: &Arc<Key>, deadline: Deadline) -> bool {
+fn invalidate(device: &Arc<Device>, key: &Arc<Key>, deadline: Deadline) -> bool {
     let Some(queue) = device.queue_now() else {
         return key.invalidated(None);
     };
@@ -99,13 +119,15 @@ fn invalidate(device: &Device, key: &Arc<Key>, deadline: Deadline) -> bool {
     queue.invalidate(&[key.rkey()], deadline.end_ns(), |_, proof| {
         unproven = key.invalidated(proof);
     });
+    if queue.is_broken() {
+        device.start_retrying();
+    }
     unproven
 }
 
-/// Keys whose invalidations go out together.
+/// Keys of one device that are ended together.
 struct Chunk {
     keys: [Option<Arc<Key>>; CHAIN],
-    rkeys: [u32; CHAIN],
     len: usize,
 }
 
@@ -113,27 +135,71 @@ impl Chunk {
     fn new() -> Self {
         Self {
             keys: [const { None }; CHAIN],
-            rkeys: [0; CHAIN],
             len: 0,
         }
     }
 
-    /// Add a key. Gives it back if there is no room.
-    fn push(&mut self, key: Arc<Key>) -> Option<Arc<Key>> {
-        let (Some(slot), Some(rkey)) = (self.keys.get_mut(self.len), self.rkeys.get_mut(self.len))
-        else {
-            return Some(key);
-        };
-        *rkey = key.rkey();
-        *slot = Some(key);
-        self.len = self.len.saturating_add(1);
-        None
+    fn device(&self) -> Option<Arc<Device>> {
+        Some(self.keys.first()?.as_ref()?.device().clone())
     }
 
-    /// Invalidate them all, and empty the chunk. What has no proof then goes to
-    /// the workers.
-    fn run(&mut self, device: &Device, deadline: Deadline) {
-        let queue = device.queue_now();
+    /// Add a key. Gives it back if there is no room, or no other key of its
+    /// device.
+    fn push(&mut self, key: Arc<Key>) -> Option<Arc<Key>> {
+        let fits = self
+            .device()
+            .is_none_or(|device| Arc::ptr_eq(&device, key.device()));
+        match self.keys.get_mut(self.len) {
+            Some(slot) if fits => {
+                *slot = Some(key);
+                self.len = self.len.saturating_add(1);
+                None
+            }
+            _ => Some(key),
+        }
+    }
+
+    /// End them all, and empty the chunk.
+    fn end(&mut self, cause: Cause, deadline: Deadline, by: By) {
+        if let Some(device) = self.device() {
+            let pass = device.enter();
+            if pass.is_ok() || by == By::Remover {
+                self.revoke(&device, cause);
+                self.invalidate(&device, deadline);
+            }
+        }
+        // Those that `remove` has to end.
+        self.keys.iter_mut().for_each(|key| *key = None);
+        self.len = 0;
+    }
+
+    /// Decide on each key; those to be invalidated stay, moved to the front.
+    fn revoke(&mut self, device: &Arc<Device>, cause: Cause) {
+        let mut stay = 0;
+        for n in 0..self.len {
+            let Some(key) = self.keys.get_mut(n).and_then(Option::take) else {
+                continue;
+            };
+            match key.revoke(cause) {
+                Revoke::Invalidate => {
+                    if let Some(slot) = self.keys.get_mut(stay) {
+                        *slot = Some(key);
+                        stay = stay.saturating_add(1);
+                    }
+                }
+                Revoke::Deregister => device.deregister(key),
+                Revoke::Wait | Revoke::Nothing => {}
+            }
+        }
+        self.len = stay;
+    }
+
+    /// Invalidate them all. What has no proof then goes to the workers.
+    fn invalidate(&mut self, device: &Arc<Device>, deadline: Deadline) {
+        let mut rkeys = [0; CHAIN];
+        for (rkey, key) in rkeys.iter_mut().zip(self.keys.iter().flatten()) {
+            *rkey = key.rkey();
+        }
         let mut finish = |n: usize, proof| {
             if let Some(key) = self.keys.get_mut(n).and_then(Option::take) {
                 if key.invalidated(proof) {
@@ -141,12 +207,15 @@ impl Chunk {
                 }
             }
         };
-        match (queue, self.rkeys.get(..self.len)) {
-            (Some(queue), Some(rkeys)) if !rkeys.is_empty() => {
+        match (device.queue_now(), rkeys.get(..self.len)) {
+            (_, Some([])) => {}
+            (Some(queue), Some(rkeys)) => {
                 queue.invalidate(rkeys, deadline.end_ns(), finish);
+                if queue.is_broken() {
+                    device.start_retrying();
+                }
             }
             _ => (0..self.len).for_each(|n| finish(n, None)),
         }
-        self.len = 0;
     }
 }

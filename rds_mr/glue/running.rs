@@ -4,35 +4,50 @@
 
 use super::devices::RdmaClient;
 use super::globals;
+use super::owner::OwnersGuard;
 use super::params;
 use super::socket::Socket;
+use super::stats;
 use crate::kern::ib::ClientRegistration;
 use crate::kern::module;
 use crate::kern::sock::FamilyRegistration;
+use kernel::debugfs::Dir;
+use kernel::debugfs::File;
 use kernel::prelude::*;
 
 /// All that is registered with the kernel.
 ///
 /// Fields are dropped in this order, which is load-bearing: first nobody can
 /// open a socket (none is left, since each holds the module), then all devices
-/// are given back.
+/// are given back, and with them the last keys; then nobody is watched any more.
 #[pin_data]
 pub(crate) struct Running {
     #[pin]
     _family: FamilyRegistration<Socket>,
     #[pin]
     _client: ClientRegistration<RdmaClient>,
+    _owners: OwnersGuard,
+    #[pin]
+    _stats: File<()>,
+    #[pin]
+    _quarantine: File<()>,
 }
 
 impl Running {
     /// Check everything that can be checked, then register.
     pub(crate) fn start() -> impl PinInit<Self, Error> {
+        let dir = Dir::new(c"rds_mr");
         try_pin_init!(Self {
             _: {
                 module::check_layout()?;
                 params::check()?;
                 globals::init();
             },
+            _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::show(f)),
+            _quarantine <- dir.read_callback_file(c"quarantine", (), &|(), f| {
+                stats::show_quarantine(f)
+            }),
+            _owners: OwnersGuard::new()?,
             // The family last: once it is there, somebody can hold the module,
             // which must not fail to load any more.
             _client <- ClientRegistration::new(c"rds_mr"),

@@ -6,9 +6,13 @@ use super::account::Account;
 use super::bind;
 use super::bind::Bound;
 use super::device::Device;
+use super::key::Key;
+use super::news::News;
 use super::opts;
+use super::owner::OwnerRef;
 use super::params;
 use super::revoke;
+use super::table::Entry;
 use super::table::KeyTable;
 use crate::kern::sock;
 use crate::kern::sock::OptIn;
@@ -19,10 +23,13 @@ use crate::kern::uapi::AF_RDS;
 use crate::kern::uapi::SOCK_SEQPACKET;
 use crate::policy::addr;
 use crate::policy::addr::Addr;
+use crate::policy::cause::Cause;
 use kernel::new_mutex;
+use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
 use kernel::uaccess::UserPtr;
 
 /// What calls on the socket have set.
@@ -44,6 +51,11 @@ pub(crate) struct Socket {
     state: Mutex<State>,
     #[pin]
     keys: KeyTable,
+    news: Arc<News>,
+    /// The owner that last registered something, so that a process that gets and
+    /// frees one key at a time is not watched anew each time.
+    #[pin]
+    owner: SpinLock<Option<OwnerRef>>,
 }
 
 impl Socket {
@@ -62,6 +74,46 @@ impl Socket {
     /// Its keys, by rkey.
     pub(crate) fn keys(&self) -> &KeyTable {
         &self.keys
+    }
+
+    /// What it has not been told yet.
+    pub(crate) fn news(&self) -> &Arc<News> {
+        &self.news
+    }
+
+    /// Add a key, which the application can free from now on. `EEXIST` if it
+    /// has a key of the same number.
+    pub(crate) fn list(&self, entry: Entry, key: &Arc<Key>) -> Result {
+        key.set_listed(true);
+        self.keys
+            .insert(entry, u64::from(key.rkey()), key.clone())
+            .inspect_err(|_| key.set_listed(false))
+    }
+
+    /// Take a key out. True if it was there.
+    pub(crate) fn unlist(&self, key: &Key) -> bool {
+        let removed = self.keys.remove(u64::from(key.rkey()), key);
+        if removed {
+            key.set_listed(false);
+        }
+        removed
+    }
+
+    /// The owner of the memory that the caller registers. Sleeps; hold nothing.
+    pub(crate) fn current_owner(&self) -> Result<OwnerRef> {
+        let last = {
+            let owner = self.owner.lock();
+            let owner = owner.as_ref().filter(|owner| owner.is_current());
+            owner.and_then(OwnerRef::another)
+        };
+        if let Some(owner) = last {
+            return Ok(owner);
+        }
+        let owner = OwnerRef::of_current()?;
+        // Dropped after the lock.
+        let old = core::mem::replace(&mut *self.owner.lock(), owner.another());
+        drop(old);
+        Ok(owner)
     }
 
     /// The device it is bound to. `ENOTCONN` if it is not bound.
@@ -94,6 +146,7 @@ impl sock::Socket for Socket {
 
     fn create(init_net: bool) -> Result<Arc<Self>> {
         let account = Account::of_socket()?;
+        let news = News::new()?;
         let state = State {
             bound: None,
             peer: None,
@@ -107,20 +160,27 @@ impl sock::Socket for Socket {
                 account,
                 state <- new_mutex!(state, "Socket::state"),
                 keys <- KeyTable::new(),
+                news,
+                owner <- new_spinlock!(None, "Socket::owner"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
+    fn attached(&self, waker: sock::Waker) {
+        self.news.open(waker);
+    }
+
+    fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     fn release(this: Arc<Self>) {
-        let Ok(device) = this.device() else {
-            return;
-        };
-        let unproven = revoke::all(&device, &this.keys, params::deadline());
+        this.news.close();
+        let unproven = revoke::all(&this.keys, Cause::Closed, params::deadline());
         if unproven != 0 && time::may_log() {
             pr_err!(
-                "{:?}: a socket closed with {} keys whose end is not proven; their pages stay pinned\n",
-                device.name(),
+                "a socket closed with {} keys whose end is not proven; their pages stay pinned\n",
                 unproven
             );
         }

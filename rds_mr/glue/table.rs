@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The keys of a socket (by rkey) or of a device (by id).
+//! The keys of a socket (by rkey), of a device or of an owner (by id).
 
 use super::key::Key;
 use kernel::new_spinlock;
@@ -33,16 +33,14 @@ impl KeyTable {
         pin_init!(Self { tree <- new_spinlock!(RBTree::new(), "KeyTable::tree") })
     }
 
-    /// Insert. `EEXIST` if `at` is taken by a key that is not dead.
+    /// Insert. `EEXIST` if `at` is taken, be it by a key that is dead: its
+    /// holder does not know that it is.
     pub(crate) fn insert(&self, entry: Entry, at: u64, key: Arc<Key>) -> Result {
         let mut tree = self.tree.lock();
-        if tree.get(&at).is_some_and(|taken| !taken.is_dead()) {
+        if tree.get(&at).is_some() {
             return Err(EEXIST);
         }
-        let old = tree.insert(entry.0.into_node(at, key));
-        // Dropped after the lock: it can be the last reference.
-        drop(tree);
-        drop(old);
+        tree.insert(entry.0.into_node(at, key));
         Ok(())
     }
 

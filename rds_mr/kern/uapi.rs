@@ -10,6 +10,7 @@ pub(crate) use raw::rds_free_mr_args as FreeMrArgs;
 pub(crate) use raw::rds_get_mr_args as GetMrArgs;
 pub(crate) use raw::rds_mr_probe as ProbeArgs;
 pub(crate) use raw::rds_mr_quota as Quota;
+pub(crate) use raw::rds_mr_revoked as RevokedArgs;
 
 /// Address and protocol family.
 pub(crate) const AF_RDS: i32 = kernel::bindings::AF_RDS as i32;
@@ -36,10 +37,14 @@ unsafe impl FromBytes for GetMrForDestArgs {}
 unsafe impl FromBytes for Quota {}
 // SAFETY: As above.
 unsafe impl FromBytes for ProbeArgs {}
+// SAFETY: As above.
+unsafe impl FromBytes for RevokedArgs {}
 // SAFETY: Integers only, and no padding: every byte is initialised.
 unsafe impl AsBytes for Quota {}
 // SAFETY: As above.
 unsafe impl AsBytes for ProbeArgs {}
+// SAFETY: As above.
+unsafe impl AsBytes for RevokedArgs {}
 
 const _: () = {
     // The layouts of the ABI (no padding anywhere).
@@ -48,6 +53,7 @@ const _: () = {
     assert!(size_of::<FreeMrArgs>() == 16);
     assert!(size_of::<Quota>() == 16);
     assert!(size_of::<ProbeArgs>() == 24);
+    assert!(size_of::<RevokedArgs>() == 16);
 };
 
 /// Numbers as the callbacks get them.
@@ -66,7 +72,8 @@ numbers! {
         RDS_GET_MR_FOR_DEST SO_RDS_TRANSPORT SO_RDS_MSG_RXPATH_LATENCY RDS_TRANS_IB
         RDS_TRANS_NONE RDS_MR_QUOTA;
     u32: SIOCRDSSETTOS SIOCRDSGETTOS SIOCRDSMRGQUOTA SIOCRDSMRSQUOTA SIOCRDSMRPROBE
-        RDS_MR_ALIVE RDS_MR_ACCESS_ERROR;
+        SIOCRDSMRREVOKED RDS_MR_ALIVE RDS_MR_ACCESS_ERROR RDS_MR_REVOKED_OWNER
+        RDS_MR_REVOKED_DEVICE RDS_MR_REVOKED_UNPROVEN;
     u64: RDS_RDMA_READWRITE;
 }
 

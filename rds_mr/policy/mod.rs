@@ -24,6 +24,7 @@
 )]
 
 pub(crate) mod addr;
+pub(crate) mod cause;
 pub(crate) mod deadline;
 pub(crate) mod driver;
 pub(crate) mod error;

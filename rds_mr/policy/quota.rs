@@ -58,6 +58,20 @@ impl Ledger {
         self.used == Limits { keys: 0, pages: 0 }
     }
 
+    /// Takes `amount` off what is in use.
+    ///
+    /// Returns `false` if less than that was in use. It then stops at zero, and the caller
+    /// should warn: something was refunded twice or never charged.
+    #[must_use]
+    pub(crate) fn refund(&mut self, amount: Limits) -> bool {
+        let used = self.used;
+        self.used = Limits {
+            keys: used.keys.saturating_sub(amount.keys),
+            pages: used.pages.saturating_sub(amount.pages),
+        };
+        used.keys >= amount.keys && used.pages >= amount.pages
+    }
+
     /// Returns what would be in use with one more key of `pages` pages, if that is allowed.
     fn with_key(&self, pages: u64) -> Option<Limits> {
         let keys = self.used.keys.checked_add(1)?;
@@ -88,18 +102,12 @@ pub(crate) fn charge_all(ledgers: &mut [&mut Ledger], pages: u64) -> Result<(), 
 
 /// Takes one key of `pages` pages off every ledger.
 ///
-/// Returns `false` if one of them held less than that. It then stops at zero, and the caller
-/// should warn: a key was refunded twice or never charged.
+/// Returns `false` if one of them held less than that, see [`Ledger::refund`].
 #[must_use]
 pub(crate) fn refund_all(ledgers: &mut [&mut Ledger], pages: u64) -> bool {
     let mut sound = true;
     for ledger in ledgers {
-        let used = ledger.used;
-        sound &= used.keys >= 1 && used.pages >= pages;
-        ledger.used = Limits {
-            keys: used.keys.saturating_sub(1),
-            pages: used.pages.saturating_sub(pages),
-        };
+        sound &= ledger.refund(Limits { keys: 1, pages });
     }
     sound
 }

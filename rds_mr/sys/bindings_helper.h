@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Input of bindgen: see the rule in Kbuild. */
+#include <linux/cgroup_rdma.h>
+#include <linux/mmu_notifier.h>
 #include <net/sock.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_cache.h>

@@ -10,6 +10,7 @@
 #include <linux/error-injection.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/pid.h>
 #include <linux/ratelimit.h>
 #include <linux/sched/signal.h>
 #include <linux/uidgid.h>
@@ -247,6 +248,69 @@ void rds_mr_helper_pinned_vm_sub(struct mm_struct *mm, unsigned long pages)
 {
 	atomic64_sub(pages, &mm->pinned_vm);
 }
+
+/*
+ * Watch the page above all user memory: no event of the address space names it,
+ * but that of its end names everything. -EINTR if a signal is pending.
+ */
+int rds_mr_helper_mm_watch(struct mmu_interval_notifier *sub, struct mm_struct *mm,
+			   const struct mmu_interval_notifier_ops *ops)
+{
+	int ret = mmu_interval_notifier_insert(sub, mm, TASK_SIZE_MAX, PAGE_SIZE, ops);
+
+	/* While somebody else invalidates, the insertion is put off: wait for it. */
+	if (!ret)
+		mmu_interval_read_begin(sub);
+	return ret;
+}
+ALLOW_ERROR_INJECTION(rds_mr_helper_mm_watch, ERRNO);
+
+/* A test that makes this say "no" shows what the watch is good for. */
+bool rds_mr_helper_mm_ends(const struct mmu_notifier_range *range)
+{
+	return range->event == MMU_NOTIFY_RELEASE;
+}
+ALLOW_ERROR_INJECTION(rds_mr_helper_mm_ends, NULL);
+
+struct pid *rds_mr_helper_get_tgid(void)
+{
+	return get_pid(task_tgid(current));
+}
+
+/* Whether others could tell that the process has ended: it is a zombie, or reaped. */
+bool rds_mr_helper_is_seen_dead(struct pid *tgid)
+{
+	struct task_struct *leader;
+	bool dead;
+
+	rcu_read_lock();
+	leader = pid_task(tgid, PIDTYPE_TGID);
+	dead = !leader || (leader->exit_state && thread_group_empty(leader));
+	rcu_read_unlock();
+	return dead;
+}
+
+#ifdef CONFIG_CGROUP_RDMA
+int rds_mr_helper_cgroup_charge(struct ib_device *dev, struct rdma_cgroup **cg)
+{
+	return rdmacg_try_charge(cg, &dev->cg_device, RDMACG_RESOURCE_HCA_OBJECT);
+}
+
+void rds_mr_helper_cgroup_uncharge(struct ib_device *dev, struct rdma_cgroup *cg)
+{
+	rdmacg_uncharge(cg, &dev->cg_device, RDMACG_RESOURCE_HCA_OBJECT);
+}
+#else
+int rds_mr_helper_cgroup_charge(struct ib_device *dev, struct rdma_cgroup **cg)
+{
+	*cg = NULL;
+	return 0;
+}
+
+void rds_mr_helper_cgroup_uncharge(struct ib_device *dev, struct rdma_cgroup *cg)
+{
+}
+#endif
 
 u32 rds_mr_helper_current_kuid(void)
 {

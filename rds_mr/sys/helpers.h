@@ -7,6 +7,8 @@
 #define RDS_MR_HELPERS_H
 
 #include <linux/cc_platform.h>
+#include <linux/cgroup_rdma.h>
+#include <linux/mmu_notifier.h>
 #include <linux/sockptr.h>
 #include <linux/net.h>
 #include <rdma/ib_cache.h>
@@ -64,6 +66,17 @@ s64 rds_mr_helper_pinned_vm(const struct mm_struct *mm);
 bool rds_mr_helper_pinned_vm_cmpxchg(struct mm_struct *mm, s64 *old, s64 new);
 void rds_mr_helper_pinned_vm_sub(struct mm_struct *mm, unsigned long pages);
 u32 rds_mr_helper_current_kuid(void);
+
+/* the end of a process's memory */
+int rds_mr_helper_mm_watch(struct mmu_interval_notifier *sub, struct mm_struct *mm,
+			   const struct mmu_interval_notifier_ops *ops);
+bool rds_mr_helper_mm_ends(const struct mmu_notifier_range *range);
+struct pid *rds_mr_helper_get_tgid(void);
+bool rds_mr_helper_is_seen_dead(struct pid *tgid);
+
+/* rdma cgroup */
+int rds_mr_helper_cgroup_charge(struct ib_device *dev, struct rdma_cgroup **cg);
+void rds_mr_helper_cgroup_uncharge(struct ib_device *dev, struct rdma_cgroup *cg);
 
 /* socket option values */
 int rds_mr_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t offset, size_t len);

@@ -72,3 +72,31 @@ bool rds_mr_sk_in_init_net(const struct net *net)
 {
 	return net_eq(net, &init_net);
 }
+
+struct sock *rds_mr_sk_hold(struct socket *sock)
+{
+	sock_hold(sock->sk);
+	return sock->sk;
+}
+
+void rds_mr_sk_put(struct sock *sk)
+{
+	sock_put(sk);
+}
+
+/* Wake who polls for an exceptional condition; nobody does once @sk is orphaned. */
+void rds_mr_sk_wake(struct sock *sk)
+{
+	struct socket_wq *wq;
+
+	rcu_read_lock();
+	wq = rcu_dereference(sk->sk_wq);
+	if (skwq_has_sleeper(wq))
+		wake_up_interruptible_poll(&wq->wait, EPOLLPRI);
+	rcu_read_unlock();
+}
+
+void rds_mr_sk_poll_wait(struct file *file, struct socket *sock, struct poll_table_struct *wait)
+{
+	sock_poll_wait(file, sock, wait);
+}

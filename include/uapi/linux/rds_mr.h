@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * What rds_mr adds to the RDS socket interface of <linux/rds.h>: a quota of
- * RDMA keys per socket, and a probe that asks the HCA whether a key is alive.
+ * RDMA keys per socket, a probe that asks the HCA whether a key is alive, and
+ * news of keys that were revoked.
  * Everything else (RDS_GET_MR, RDS_FREE_MR, ...) is as <linux/rds.h> has it.
  */
 #ifndef _UAPI_LINUX_RDS_MR_H
@@ -55,9 +56,33 @@ struct rds_mr_probe {
 #define RDS_MR_ALIVE		0
 #define RDS_MR_ACCESS_ERROR	1
 
+/**
+ * struct rds_mr_revoked - a key that ended without its socket having asked for it
+ * @cookie: what RDS_GET_MR returned
+ * @reason: RDS_MR_REVOKED_*
+ * @flags: in: must be 0; out: RDS_MR_REVOKED_UNPROVEN or 0
+ *
+ * Each revoked key of the socket is told once, in no particular order; EAGAIN
+ * if there is none to tell. poll() says POLLPRI while there is one. The key
+ * keeps its number and its place in the socket's quota of keys until
+ * RDS_FREE_MR, which also takes back what was not told yet.
+ */
+struct rds_mr_revoked {
+	__u64 cookie;
+	__u32 reason;
+	__u32 flags;
+};
+
+#define RDS_MR_REVOKED_OWNER	1	/* the process that registered it ended, or called exec */
+#define RDS_MR_REVOKED_DEVICE	2	/* its HCA was removed */
+
+/* The HCA has not confirmed the end: the pages stay pinned, RDS_FREE_MR says EIO. */
+#define RDS_MR_REVOKED_UNPROVEN	1
+
 /* ioctls on an RDS socket; the same quota as the socket option */
 #define SIOCRDSMRGQUOTA		(SIOCPROTOPRIVATE + 8)
 #define SIOCRDSMRSQUOTA		(SIOCPROTOPRIVATE + 9)
 #define SIOCRDSMRPROBE		(SIOCPROTOPRIVATE + 10)
+#define SIOCRDSMRREVOKED	(SIOCPROTOPRIVATE + 11)
 
 #endif /* _UAPI_LINUX_RDS_MR_H */

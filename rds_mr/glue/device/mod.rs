@@ -3,12 +3,15 @@
 //! One HCA: its protection domain, the queue that registers and invalidates,
 //! the idle MRs and the keys.
 
+mod remove;
+mod work;
+
+use self::work::Todo;
 use super::account::Account;
-use super::key::Key;
 use super::params;
 use super::pool::Pool;
 use super::probe::Control;
-use super::revoke;
+use super::stats;
 use super::table::KeyTable;
 use crate::kern::gate::Gate;
 use crate::kern::gate::Pass;
@@ -34,20 +37,17 @@ use kernel::sync::Arc;
 use kernel::sync::Mutex;
 use kernel::sync::SpinLock;
 use kernel::workqueue::Work;
-use kernel::workqueue::WorkItem;
 
 /// Deregistrations that may run at a time: some drivers take a minute for one.
 const WORKERS: i32 = 128;
-/// Workers that share the work as long as it goes well. Waking one costs more
-/// than several deregistrations.
-const FEW: u32 = 4;
-/// Nanoseconds between two tries to end quarantined keys.
-const RETRY_NS: u64 = 1_000_000_000;
 
-/// Keys to deregister, linked through themselves, and who is at it.
-struct Todo {
-    head: Option<Arc<Key>>,
-    workers: u32,
+/// Number of the next key, of whatever device.
+static NEXT_KEY_ID: Atomic<i64> = Atomic::new(1);
+
+/// A number that tells keys apart, also over time.
+pub(crate) fn next_key_id() -> u64 {
+    // CAST: Starts at 1 and does not reach the sign bit in a lifetime.
+    NEXT_KEY_ID.fetch_add(1, Relaxed) as u64
 }
 
 /// A device that we serve.
@@ -56,7 +56,6 @@ pub(crate) struct Device {
     ib: ARef<IbDevice>,
     proof: Proof,
     account: Arc<Account>,
-    next_id: Atomic<i64>,
     #[pin]
     keys: KeyTable,
     #[pin]
@@ -112,7 +111,6 @@ impl Device {
                 ib: ib.to_ref(),
                 proof: driver::proof_for(params::proof_mode(), ib.driver_id()),
                 account,
-                next_id: Atomic::new(1),
                 keys <- KeyTable::new(),
                 gate <- Gate::new(),
                 pool <- Pool::new(classes),
@@ -121,7 +119,7 @@ impl Device {
                 making <- new_mutex!((), "Device::making"),
                 queue <- new_spinlock!(None, "Device::queue"),
                 workers <- new_mutex!(Some(workers), "Device::workers"),
-                todo <- new_spinlock!(Todo { head: None, workers: 0 }, "Device::todo"),
+                todo <- new_spinlock!(Todo::new(), "Device::todo"),
                 gone <- Completion::new(),
                 removed <- Completion::new(),
                 refill <- new_work!("Device::refill"),
@@ -162,11 +160,6 @@ impl Device {
 
     pub(crate) fn control(&self) -> &Control {
         &self.control
-    }
-
-    pub(crate) fn next_key_id(&self) -> u64 {
-        // CAST: Starts at 1 and does not reach the sign bit in a lifetime.
-        self.next_id.fetch_add(1, Relaxed) as u64
     }
 
     /// The right to use the device for a moment. `ENODEV` once it goes.
@@ -216,6 +209,7 @@ impl Device {
         let new = SendQueue::to_self(&pd)?;
         let old = self.queue.lock().replace(new.clone());
         if let Some(old) = old {
+            stats::QUEUES_REPLACED.add(1);
             if time::may_log() {
                 pr_info!(
                     "{:?}: registration queue replaced after an error\n",
@@ -231,183 +225,5 @@ impl Device {
     pub(crate) fn queue_now(&self) -> Option<Arc<SendQueue>> {
         let queue = self.queue.lock().clone();
         queue.filter(|queue| !queue.is_broken())
-    }
-
-    /// Destroy the queue if it has failed, so that what is stuck with it can be
-    /// ended. Sleeps for as long as the driver takes.
-    fn retire_broken_queue(&self) {
-        let broken = {
-            let mut queue = self.queue.lock();
-            match &*queue {
-                Some(failed) if failed.is_broken() => queue.take(),
-                _ => None,
-            }
-        };
-        if let Some(broken) = broken {
-            broken.destroy();
-        }
-    }
-
-    /// Run `job(what)` in a worker; here, if there is no memory for that.
-    fn in_worker<T: Clone + Send + 'static>(&self, what: T, job: fn(T)) {
-        let spare = what.clone();
-        let spawned = match &*self.workers.lock() {
-            // Not GFP_KERNEL: teardown may wait for this lock.
-            Some(workers) => workers
-                .queue()
-                .try_spawn(GFP_NOWAIT, move || job(what))
-                .is_ok(),
-            None => false,
-        };
-        if !spawned {
-            job(spare);
-        }
-    }
-
-    /// Deregister `key` in a worker. Never sleeps for long, allocates nothing:
-    /// the list is linked through the keys, and so are the work items.
-    pub(crate) fn deregister(&self, key: Arc<Key>) {
-        let more = {
-            let mut todo = self.todo.lock();
-            key.link(todo.head.take());
-            todo.head = Some(key.clone());
-            let more = todo.workers < FEW;
-            todo.workers = todo.workers.saturating_add(u32::from(more));
-            more
-        };
-        if more {
-            self.add_worker(key);
-        }
-    }
-
-    /// Give `key`, which waits for a worker, one of its own.
-    pub(crate) fn hurry(&self, key: Arc<Key>) {
-        let mut todo = self.todo.lock();
-        todo.workers = todo.workers.saturating_add(1);
-        drop(todo);
-        self.add_worker(key);
-    }
-
-    /// Start a worker, already counted, on the work item of `key`.
-    fn add_worker(&self, key: Arc<Key>) {
-        let started = match &*self.workers.lock() {
-            Some(workers) => workers.queue().enqueue::<_, 0>(key).is_ok(),
-            // `remove` does the rest of the work.
-            None => false,
-        };
-        if !started {
-            // The item is queued already, and counted, or nothing runs any more.
-            let mut todo = self.todo.lock();
-            todo.workers = todo.workers.saturating_sub(1);
-        }
-    }
-
-    /// A worker: deregister what is to be deregistered until nothing is left.
-    pub(crate) fn work(&self) {
-        loop {
-            let mut todo = self.todo.lock();
-            let Some(key) = todo.head.take() else {
-                todo.workers = todo.workers.saturating_sub(1);
-                return;
-            };
-            todo.head = key.link(None);
-            drop(todo);
-            key.deregister();
-        }
-    }
-
-    /// Fill the pool in the background, if it runs low.
-    pub(crate) fn start_refill(self: &Arc<Self>) {
-        if self.pool.is_low() {
-            if let Some(workers) = &*self.workers.lock() {
-                let _ = workers.queue().enqueue::<_, 1>(self.clone());
-            }
-        }
-    }
-
-    /// Try in the background to end what is quarantined.
-    pub(crate) fn start_retrying(self: &Arc<Self>) {
-        if let Some(workers) = &*self.workers.lock() {
-            let _ = workers.queue().enqueue::<_, 2>(self.clone());
-        }
-    }
-
-    /// `key` has ended.
-    pub(crate) fn retire(&self, key: &Key) {
-        self.keys.remove(key.id(), key);
-    }
-
-    /// The device goes: end every key, then everything else at the HCA.
-    ///
-    /// After the deadline this waits on for calls that the driver still has in
-    /// hand: returning would let the core free the device under them.
-    pub(crate) fn remove(self: Arc<Self>) {
-        self.gone.complete_all();
-        self.gate.close_and_wait();
-        let deadline = params::deadline();
-        revoke::start(&self, &self.keys, deadline);
-        revoke::wait(&self, &self.keys, deadline);
-
-        let queue = self.queue.lock().take();
-        if let Some(queue) = queue {
-            queue.destroy();
-        }
-        // What was stuck with the queue can be deregistered now.
-        for key in self.keys.iter().filter(|key| key.retry()) {
-            self.deregister(key);
-        }
-        revoke::wait(&self, &self.keys, deadline);
-        // Waits for the workers, and so for the driver.
-        // Not under the lock, which the last items may want.
-        let workers = self.workers.lock().take();
-        drop(workers);
-        // What came too late for them.
-        self.work();
-        for key in self.keys.iter() {
-            // A worker may just have destroyed the queue that it was stuck with.
-            if key.retry_stuck() {
-                key.deregister();
-            }
-            key.device_gone();
-        }
-        self.removed.complete_all();
-        self.control.end();
-        self.pool.drain();
-        // Keys that could not be ended keep it, and the driver will say so.
-        let pd = self.pd.lock().take();
-        drop(pd);
-    }
-}
-
-impl WorkItem<1> for Device {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        while let Ok(pass) = this.enter() {
-            match this.pd(&pass) {
-                Ok(pd) if this.pool.refill_one(&pd) => {}
-                _ => break,
-            }
-        }
-    }
-}
-
-impl WorkItem<2> for Device {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        while !this.gone.wait_ns(RETRY_NS) {
-            this.retire_broken_queue();
-            let mut waiting = false;
-            for key in this.keys.iter() {
-                if key.retry() {
-                    this.deregister(key.clone());
-                }
-                waiting |= key.is_quarantined();
-            }
-            if !waiting {
-                break;
-            }
-        }
     }
 }

@@ -2,26 +2,29 @@
 
 //! One key, from birth to the proof of its death.
 //!
-//! The state machine in `policy::mr_state` decides, this file acts. Only one
-//! task works on a key at a time: the one whose event moved it to a state that
-//! is not settled. Everybody else waits on `settled`.
+//! The state machine in `policy::mr_state` decides, this directory acts. Only
+//! one task works on a key at a time: the one whose event moved it to a state
+//! that is not settled. Everybody else waits on `settled`.
+
+mod end;
 
 use super::account::Charge;
 use super::device::Device;
-use super::pool::PoolMr;
+use super::news::News;
+use super::owner::OwnerRef;
 use super::pool::Rest;
-use crate::kern::ib::DeregOutcome;
-use crate::kern::ib::Invalidated;
+use super::slot::Slot;
+use super::table::Entry;
+use crate::kern::ib::CgroupCharge;
 use crate::kern::ib::Mr;
-use crate::kern::ib::Quiesced;
 use crate::kern::ib::Registration;
 use crate::kern::ib::SendQueue;
 use crate::kern::module::ModuleRef;
 use crate::kern::time;
 use crate::kern::time::Completion;
+use crate::policy::cause::Cause;
 use crate::policy::deadline::Deadline;
-use crate::policy::driver;
-use crate::policy::driver::Proof;
+use crate::policy::key::Cookie;
 use crate::policy::mr_state::step;
 use crate::policy::mr_state::Action;
 use crate::policy::mr_state::Event;
@@ -30,36 +33,63 @@ use kernel::impl_has_work;
 use kernel::new_spinlock;
 use kernel::new_work;
 use kernel::prelude::*;
-use kernel::sync::lock::spinlock::SpinLockGuard;
 use kernel::sync::Arc;
 use kernel::sync::SpinLock;
 use kernel::workqueue::Work;
 use kernel::workqueue::WorkItem;
 
-/// What a key owns. All of it goes when it is dead.
+/// What a key holds on to besides its MR and its pages.
+pub(crate) struct Holdings {
+    /// What the MR needs to go back to the pool.
+    pub(crate) rest: Rest,
+    pub(crate) charge: Charge,
+    pub(crate) cgroup: CgroupCharge,
+    pub(crate) owner: OwnerRef,
+    pub(crate) slot: Slot,
+}
+
+/// What a key owns. All of it but the slot goes when it is dead.
 struct Inner {
     state: State,
     /// The MR and the pages. `None` before registration and after death, and
     /// while a task has taken it out to work on it.
     registration: Option<Registration>,
-    /// What the MR needs to go back to the pool.
     rest: Option<Rest>,
     /// An idle MR that the pool does not want, for a worker to deregister.
     surplus: Option<Mr>,
     charge: Option<Charge>,
+    cgroup: Option<CgroupCharge>,
+    owner: Option<OwnerRef>,
+    /// The place in the socket; goes with death unless the key is listed there.
+    slot: Option<Slot>,
+    /// The application knows it and can free it.
+    listed: bool,
+    /// Who wanted it dead first.
+    cause: Option<Cause>,
+    /// That it was revoked has been put into the news of the socket.
+    told: bool,
+    /// And nobody has read it there, or freed the key.
+    news: bool,
+    /// Somebody has waited for its end until a deadline.
+    overdue: bool,
+    /// A LOCAL_INV would be in vain: there was one, or the key was never alive.
+    cut: bool,
     /// The queue whose REG_MR never reported.
     silent: Option<Arc<SendQueue>>,
     /// Keeps the module loaded while there is no proof.
     quarantine: Option<ModuleRef>,
     /// Next in [`Device`]'s list of what is to be deregistered.
     next: Option<Arc<Key>>,
+    /// Next in [`News`].
+    next_news: Option<Arc<Key>>,
 }
 
 /// A key. Dropping one that is not dead leaks its pages with a warning.
 #[pin_data]
 pub(crate) struct Key {
     id: u64,
-    rkey: u32,
+    cookie: Cookie,
+    pages: u64,
     device: Arc<Device>,
     #[pin]
     inner: SpinLock<Inner>,
@@ -93,24 +123,35 @@ impl Key {
     /// with one of [`Self::registered`] and its kin.
     pub(crate) fn new(
         device: &Arc<Device>,
-        rkey: u32,
-        rest: Rest,
-        charge: Charge,
+        cookie: Cookie,
+        holdings: Holdings,
     ) -> Result<Arc<Self>> {
+        let pages = holdings.charge.pages();
         let inner = Inner {
             state: State::Registering,
             registration: None,
-            rest: Some(rest),
+            rest: Some(holdings.rest),
             surplus: None,
-            charge: Some(charge),
+            charge: Some(holdings.charge),
+            cgroup: Some(holdings.cgroup),
+            owner: Some(holdings.owner),
+            slot: Some(holdings.slot),
+            listed: false,
+            cause: None,
+            told: false,
+            news: false,
+            overdue: false,
+            cut: false,
             silent: None,
             quarantine: None,
             next: None,
+            next_news: None,
         };
         Arc::pin_init(
             pin_init!(Self {
-                id: device.next_key_id(),
-                rkey,
+                id: super::device::next_key_id(),
+                cookie,
+                pages,
                 device: device.clone(),
                 inner <- new_spinlock!(inner, "Key::inner"),
                 settled <- Completion::new(),
@@ -120,14 +161,35 @@ impl Key {
         )
     }
 
-    /// Number that tells keys of a device apart, also over time.
+    /// Make it known to its device and to its owner.
+    pub(crate) fn enter(self: &Arc<Self>, of_device: Entry, of_owner: Entry) {
+        let keys = self.inner.lock().owner.as_ref().map(OwnerRef::keys);
+        // Ids are never used twice, so there is always room.
+        let mut result = self.device.keys().insert(of_device, self.id, self.clone());
+        if let Some(keys) = keys {
+            result = result.and(keys.insert(of_owner, self.id, self.clone()));
+        }
+        kernel::warn_on!(result.is_err());
+    }
+
+    /// Number that tells keys apart, also over time.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
+    /// What the application knows it by.
+    pub(crate) fn cookie(&self) -> Cookie {
+        self.cookie
+    }
+
     /// The key at the HCA.
     pub(crate) fn rkey(&self) -> u32 {
-        self.rkey
+        self.cookie.rkey()
+    }
+
+    /// How many pages it pins, or has pinned.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
     }
 
     /// Where it lives.
@@ -135,14 +197,27 @@ impl Key {
         &self.device
     }
 
+    pub(crate) fn state(&self) -> State {
+        self.inner.lock().state
+    }
+
     /// Whether nothing is left of it at the HCA, proven.
     pub(crate) fn is_dead(&self) -> bool {
-        self.inner.lock().state == State::Dead
+        self.state() == State::Dead
     }
 
     /// Whether it has neither ended nor is alive: there is something to try.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.inner.lock().quarantine.is_some()
+    }
+
+    /// Whether somebody has waited for its end in vain.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.inner.lock().overdue
+    }
+
+    pub(crate) fn set_overdue(&self) {
+        self.inner.lock().overdue = true;
     }
 
     /// Advance the state machine. `None` (and a warning) for an event that
@@ -176,6 +251,7 @@ impl Key {
     pub(crate) fn not_registered(&self, registration: Registration) {
         let mut inner = self.inner.lock();
         inner.registration = Some(registration);
+        inner.cut = true;
         self.advance(&mut inner, Event::RegFailed);
     }
 
@@ -190,8 +266,9 @@ impl Key {
     }
 
     /// Somebody wants the key dead.
-    pub(crate) fn revoke(&self) -> Revoke {
+    pub(crate) fn revoke(&self, cause: Cause) -> Revoke {
         let mut inner = self.inner.lock();
+        inner.cause.get_or_insert(cause);
         match self.advance(&mut inner, Event::Revoke) {
             Some(Action::PostInvalidate) => Revoke::Invalidate,
             Some(Action::Dereg) => Revoke::Deregister,
@@ -224,147 +301,53 @@ impl Key {
         silent.is_some() && self.advance_if(State::Stuck, Event::QpGone)
     }
 
-    /// The LOCAL_INV that [`Revoke::Invalidate`] asked for has come to an end.
-    /// True: it proves nothing here, or the MR is not wanted any more; call
-    /// [`Self::deregister`].
-    ///
-    /// May sleep (it releases the pages).
-    pub(crate) fn invalidated(self: &Arc<Self>, proof: Option<Invalidated>) -> bool {
+    /// The application can free it from now on, or (`false`) no more.
+    pub(crate) fn set_listed(&self, listed: bool) {
         let mut inner = self.inner.lock();
-        // Where an invalidation proves nothing, its success is not even looked at.
-        let proof = proof.filter(|_| self.device.proof() == Proof::Invalidate);
-        let taken = inner.registration.take();
-        let (event, quiesced) = match (proof, taken) {
-            (Some(proof), Some(registration)) => {
-                match registration.quiesce_by_invalidation(proof) {
-                    Ok(parts) => (Event::InvProven, Some(parts)),
-                    Err(registration) => {
-                        inner.registration = Some(registration);
-                        (Event::InvUnproven, None)
-                    }
-                }
-            }
-            (_, taken) => {
-                inner.registration = taken;
-                (Event::InvUnproven, None)
-            }
+        inner.listed = listed;
+        let slot = if !listed && inner.state == State::Dead {
+            inner.news = false;
+            inner.slot.take()
+        } else {
+            None
         };
-        let action = self.advance(&mut inner, event);
-        match (action, quiesced) {
-            (Some(Action::Release), Some((mr, quiesced))) => {
-                let rest = inner.rest.take();
-                self.die(inner, quiesced);
-                let surplus = match rest {
-                    Some(rest) => PoolMr::new(mr, rest)
-                        .and_then(|mr| self.device.pool().put(mr))
-                        .err(),
-                    None => Some(mr),
-                };
-                let unwanted = surplus.is_some();
-                self.inner.lock().surplus = surplus;
-                unwanted
-            }
-            (action, None) => action == Some(Action::Dereg),
-            // Not permitted: a violation, which `advance` has told.
-            (_, Some(parts)) => {
-                core::mem::forget(parts);
-                false
-            }
-        }
+        drop(inner);
+        // It locks the ledger of the socket.
+        drop(slot);
     }
 
-    /// Deregister the MR: the last resort, and for most drivers the only proof.
-    ///
-    /// Sleeps without a bound that we know. Only for a worker of the device, or
-    /// with a [`Pass`](crate::kern::gate::Pass): the device must not go under it.
-    pub(crate) fn deregister(self: &Arc<Self>) {
-        let (registration, surplus) = {
-            let mut inner = self.inner.lock();
-            (inner.registration.take(), inner.surplus.take())
-        };
-        drop(surplus);
-        let Some(registration) = registration else {
+    /// If the socket has not read yet that it was revoked: why, and whether its
+    /// end is proven. Whoever asks has read it.
+    pub(crate) fn take_news(&self) -> Option<(Cause, bool)> {
+        let mut inner = self.inner.lock();
+        if !core::mem::take(&mut inner.news) {
+            return None;
+        }
+        Some((inner.cause?, inner.state == State::Dead))
+    }
+
+    pub(crate) fn is_news(&self) -> bool {
+        self.inner.lock().news
+    }
+
+    /// Put it back into the news: they could not be delivered.
+    pub(crate) fn renew_news(self: &Arc<Self>) {
+        self.inner.lock().told = false;
+        self.tell();
+    }
+
+    /// Tell the socket that it was revoked, if it was, and once.
+    fn tell(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        if inner.told || !inner.listed || !inner.cause.is_some_and(Cause::is_revocation) {
+            return;
+        }
+        let Some(news) = inner.slot.as_ref().map(Slot::news) else {
             return;
         };
-        let driver_id = self.device.driver_id();
-        let outcome = registration.quiesce_by_dereg(|ms| driver::dereg_is_proof(driver_id, ms));
-        let mut inner = self.inner.lock();
-        match outcome {
-            DeregOutcome::Proven(quiesced) => {
-                if self.advance(&mut inner, Event::DeregProven) == Some(Action::Release) {
-                    self.die(inner, quiesced);
-                } else {
-                    core::mem::forget(quiesced);
-                }
-            }
-            DeregOutcome::Refused(registration, error) => {
-                inner.registration = Some(registration);
-                self.advance(&mut inner, Event::DeregFailed);
-                self.quarantine(&mut inner);
-                self.settled.complete_all();
-                drop(inner);
-                if time::may_log() {
-                    pr_err!(
-                        "{:?}: key {} not deregistered ({:?}); its pages stay pinned, will try again\n",
-                        self.device.name(),
-                        self.id,
-                        error
-                    );
-                }
-                self.device.start_retrying();
-            }
-            DeregOutcome::Unproven => {
-                self.advance(&mut inner, Event::DeregLate);
-                self.leaked(inner);
-            }
-        }
-    }
-
-    /// Dead: let go of the pages and of all charges, then tell everybody.
-    fn die(self: &Arc<Self>, mut inner: SpinLockGuard<'_, Inner>, quiesced: Quiesced) {
-        let charge = inner.charge.take();
-        let quarantine = inner.quarantine.take();
+        (inner.told, inner.news) = (true, true);
         drop(inner);
-        drop(quiesced);
-        drop(charge);
-        self.device.retire(self);
-        self.settled.complete_all();
-        // Last: with it the module may go.
-        drop(quarantine);
-    }
-
-    /// No proof will ever come: the pages stay pinned and charged for good.
-    fn leaked(self: &Arc<Self>, mut inner: SpinLockGuard<'_, Inner>) {
-        if let Some(registration) = inner.registration.take() {
-            registration.leak();
-        }
-        core::mem::forget(inner.charge.take());
-        let quarantine = inner.quarantine.take();
-        drop(inner);
-        pr_err!(
-            "{:?}: key {} leaked: nothing proves that the HCA has let go, its pages stay pinned until reboot\n",
-            self.device.name(),
-            self.id
-        );
-        self.device.retire(self);
-        self.settled.complete_all();
-        drop(quarantine);
-    }
-
-    /// The device goes away: give up what could not be proven.
-    pub(crate) fn device_gone(self: &Arc<Self>) {
-        let mut inner = self.inner.lock();
-        if inner.state.is_settled() && inner.state != State::Live {
-            if let Some(Action::Leak) = self.advance(&mut inner, Event::DeviceGone) {
-                self.leaked(inner);
-            }
-        }
-    }
-
-    fn quarantine(&self, inner: &mut Inner) {
-        if inner.quarantine.is_none() {
-            inner.quarantine = Some(ModuleRef::get());
-        }
+        News::push(&news, self.clone());
     }
 
     /// Set what follows in the list of the device; returns what did.
@@ -372,16 +355,21 @@ impl Key {
         core::mem::replace(&mut self.inner.lock().next, next)
     }
 
+    /// Set what follows in the news; returns what did.
+    pub(crate) fn link_news(&self, next: Option<Arc<Key>>) -> Option<Arc<Key>> {
+        core::mem::replace(&mut self.inner.lock().next_news, next)
+    }
+
     /// Whether somebody works on it, or will.
     pub(crate) fn is_underway(&self) -> bool {
-        !self.inner.lock().state.is_settled()
+        !self.state().is_settled()
     }
 
     /// Wait until nobody works on the key, or the deadline. True if it is dead,
     /// and its pages are released.
     pub(crate) fn wait(&self, deadline: Deadline) -> bool {
         while self.settled.wait_ns(deadline.remaining_ns(time::now_ns())) {
-            let state = self.inner.lock().state;
+            let state = self.state();
             if state.is_settled() {
                 return state == State::Dead;
             }

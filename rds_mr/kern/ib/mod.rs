@@ -6,6 +6,7 @@
 //! [`Registration`]/[`Mr`] and [`SendQueue`] before their [`Pd`], and all of
 //! them before `ib_client.remove` returns.
 
+mod cgroup;
 mod client;
 mod cm;
 mod device;
@@ -19,6 +20,7 @@ mod route;
 mod sq;
 mod wr;
 
+pub(crate) use cgroup::CgroupCharge;
 pub(crate) use client::Client;
 pub(crate) use client::ClientRegistration;
 pub(crate) use cm::device_of_address;

@@ -5,6 +5,7 @@
 use super::OptIn;
 use super::OptOut;
 use super::Socket;
+use super::Waker;
 use super::MAX_ADDR;
 use crate::kern::module::this_module_ptr;
 use crate::sys::bindings as raw;
@@ -90,9 +91,13 @@ impl<T: Socket> Adapter<T> {
                 // SAFETY: The socket did not keep it: take the reference back.
                 drop(unsafe { Arc::from_raw(state) });
             }
-            // SAFETY: `sock` is ours until we return.
-            unsafe { (*sock).ops = &Self::OPS.0 };
-            ret.map(|()| 0)
+            ret?;
+            // SAFETY: `sock` is ours until we return, and has its sock and state.
+            unsafe {
+                (*sock).ops = &Self::OPS.0;
+                Self::state(sock).attached(Waker::new(sock));
+            }
+            Ok(0)
         })
     }
 
@@ -167,17 +172,27 @@ impl<T: Socket> Adapter<T> {
         })
     }
 
-    /// No messages, so no events.
+    /// No messages, so no other events.
     ///
     /// # Safety
     ///
     /// See [`Adapter`].
     unsafe extern "C" fn poll(
-        _file: *mut bindings::file,
-        _sock: *mut bindings::socket,
-        _wait: *mut bindings::poll_table_struct,
+        file: *mut bindings::file,
+        sock: *mut bindings::socket,
+        wait: *mut bindings::poll_table_struct,
     ) -> bindings::__poll_t {
-        0
+        // SAFETY: An open socket, and what the core passed with it. Waiting is
+        // set up first, so that no news falls between.
+        let news = unsafe {
+            raw::rds_mr_sk_poll_wait(file, sock, wait);
+            Self::state(sock).has_news()
+        };
+        if news {
+            bindings::POLLPRI
+        } else {
+            0
+        }
     }
 
     /// # Safety

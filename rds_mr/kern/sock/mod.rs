@@ -10,10 +10,12 @@
 mod adapter;
 mod family;
 mod value;
+mod waker;
 
 pub(crate) use family::FamilyRegistration;
 pub(crate) use value::OptIn;
 pub(crate) use value::OptOut;
+pub(crate) use waker::Waker;
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -32,6 +34,13 @@ pub(crate) trait Socket: Send + Sync + Sized + 'static {
 
     /// A new socket; `init_net`: in the initial network namespace.
     fn create(init_net: bool) -> Result<Arc<Self>>;
+
+    /// The socket is there now; `waker` wakes those who poll it. To be dropped
+    /// in [`Self::release`] at the latest: it keeps the socket's memory.
+    fn attached(&self, waker: Waker);
+
+    /// Whether an exceptional condition (POLLPRI) holds. Must not sleep for long.
+    fn has_news(&self) -> bool;
 
     /// The last reference to the open socket has gone.
     fn release(this: Arc<Self>);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The removal of a device.
+
+use super::super::params;
+use super::super::revoke;
+use super::super::revoke::By;
+use super::super::stats;
+use super::Device;
+use crate::kern::time;
+use crate::policy::cause::Cause;
+use crate::policy::deadline::Deadline;
+use kernel::sync::Arc;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
+
+/// Milliseconds between two tries when the device goes.
+const PAUSE_MS: i64 = 20;
+
+impl Device {
+    /// Try again what could not be ended (what was stuck with the queue can be,
+    /// now that it is gone), until nothing is left or the deadline has passed.
+    fn retry_until(&self, deadline: Deadline) {
+        loop {
+            for key in self.keys.iter().filter(|key| key.retry()) {
+                self.deregister(key);
+            }
+            let unproven = revoke::wait(&self.keys, Cause::Device, deadline);
+            if unproven == 0 || deadline.passed(time::now_ns()) {
+                return;
+            }
+            fsleep(Delta::from_millis(PAUSE_MS));
+        }
+    }
+
+    /// The device goes: end every key, then everything else at the HCA.
+    ///
+    /// After the deadline this waits on for calls that the driver still has in
+    /// hand: returning would let the core free the device under them.
+    pub(crate) fn remove(self: Arc<Self>) {
+        self.gone.complete_all();
+        self.gate.close_and_wait();
+        let deadline = params::deadline();
+        // CAST: usize is u64 on 64-bit, the only kind served.
+        stats::REVOKED_DEVICE.add(self.keys.iter().count() as u64);
+        revoke::start(&self.keys, Cause::Device, deadline, By::Remover);
+        revoke::wait(&self.keys, Cause::Device, deadline);
+
+        let queue = self.queue.lock().take();
+        if let Some(queue) = queue {
+            queue.destroy();
+        }
+        self.retry_until(deadline);
+        // Waits for the workers, and so for the driver.
+        // Not under the lock, which the last items may want.
+        let workers = self.workers.lock().take();
+        drop(workers);
+        // What came too late for them.
+        self.work();
+        for key in self.keys.iter() {
+            // A worker may just have destroyed the queue that it was stuck with.
+            if key.retry_stuck() {
+                key.deregister();
+            }
+            key.device_gone();
+        }
+        self.removed.complete_all();
+        self.control.end();
+        self.pool.drain();
+        // Keys that could not be ended keep it, and the driver will say so.
+        let pd = self.pd.lock().take();
+        drop(pd);
+    }
+}
