@@ -47,6 +47,8 @@ static int post_cut(struct ib_qp *qp, const struct ib_send_wr *wr, u32 first,
 int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad)
 {
+	if (strikes(RDS_MR_FAULT_POST_SLOW))
+		msleep(faults[RDS_MR_FAULT_POST_SLOW].arg);
 	if (strikes(RDS_MR_FAULT_POST_LOST))
 		return 0;
 	if (strikes(RDS_MR_FAULT_POST_CUT))

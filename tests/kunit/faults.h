@@ -21,6 +21,8 @@ enum rds_mr_test_fault {
 	RDS_MR_FAULT_MAP_SHORT,
 	/* Refuse to map for DMA. */
 	RDS_MR_FAULT_DMA_MAP,
+	/* Take @arg milliseconds before a chain is posted. */
+	RDS_MR_FAULT_POST_SLOW,
 	RDS_MR_FAULTS,
 };
 

@@ -5,6 +5,7 @@
 
 use crate::hammer::Hammer;
 use crate::hammer::Target;
+use crate::raw::arm;
 use crate::raw::slow_copy;
 use kernel::fs::File;
 use kernel::ioctl;
@@ -30,6 +31,17 @@ const HAMMER_STOP: u32 = ioctl::_IO(b'H' as u32, 3);
 /// Delay every copy of rxe by so many microseconds, up to 100000; 0 ends it.
 const SLOW_COPY: u32 = ioctl::_IOW::<u32>(b'H' as u32, 4);
 
+/// Let a verb fail; see faults.h. `EINVAL`: no such fault.
+const FAULT: u32 = ioctl::_IOW::<FaultArgs>(b'H' as u32, 5);
+
+#[repr(C)]
+struct FaultArgs {
+    fault: u32,
+    times: u32,
+    arg: u32,
+    pad: u32,
+}
+
 #[repr(C)]
 struct Start {
     cookie: u64,
@@ -47,6 +59,8 @@ struct Status {
 
 // SAFETY: Integers only, and no padding: any bytes are a value.
 unsafe impl FromBytes for Start {}
+// SAFETY: As above.
+unsafe impl FromBytes for FaultArgs {}
 // SAFETY: Integers only, and no padding: every byte is initialised.
 unsafe impl AsBytes for Status {}
 
@@ -122,6 +136,12 @@ impl MiscDevice for HammerFile {
                 drop(hammer);
             }
             SLOW_COPY => slow_copy(UserSlice::new(arg, 4).reader().read()?)?,
+            FAULT => {
+                let args: FaultArgs = UserSlice::new(arg, size_of::<FaultArgs>())
+                    .reader()
+                    .read()?;
+                arm(args.fault, args.times, args.arg)?;
+            }
             _ => return Err(ENOTTY),
         }
         Ok(0)

@@ -120,6 +120,18 @@ pub(crate) enum Fault {
     MapShort = 4,
     /// Refuse to map for DMA.
     DmaMap = 5,
+    /// Take so many milliseconds before a chain is posted.
+    PostSlow = 6,
+}
+
+/// Arm the fault of that number, for user space. `EINVAL`: there is none.
+pub(crate) fn arm(fault: u32, times: u32, arg: u32) -> Result {
+    if fault > Fault::PostSlow as u32 {
+        return Err(EINVAL);
+    }
+    // SAFETY: No preconditions.
+    unsafe { rds_mr_test_fault(fault, times, arg) };
+    Ok(())
 }
 
 /// A fault that is armed. Dropping it disarms what is left of it.

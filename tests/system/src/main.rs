@@ -15,9 +15,12 @@ mod free_mr;
 mod get_mr;
 mod get_mr_bad;
 mod hammer;
+mod late;
 mod memlock;
 mod module;
+mod observers;
 mod opts;
+mod order;
 mod probe;
 mod quota;
 mod races;
@@ -27,6 +30,7 @@ mod site;
 mod sock_bind;
 mod sock_calls;
 mod sock_port;
+mod trace_order;
 
 use runner::Test;
 use std::process::ExitCode;
@@ -46,6 +50,9 @@ const THEMES: &[&[Test]] = &[
     races::TESTS,
     compat::TESTS,
     hammer::TESTS,
+    order::TESTS,
+    trace_order::TESTS,
+    late::TESTS,
     device::TESTS,
     ceiling::TESTS,
     module::TESTS,

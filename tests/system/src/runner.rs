@@ -3,7 +3,7 @@
 
 use crate::check::{End, Outcome};
 use crate::reload;
-use rdsmr::{process, spawn, stat, Child, Hammer, Mapping, Status};
+use rdsmr::{inject, process, spawn, stat, Child, Hammer, Mapping, Status};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -114,12 +114,14 @@ fn judge(child: &mut Child, note: &Note) -> io::Result<Verdict> {
     })
 }
 
-/// The delay belongs to nobody's file: a test that was killed leaves it.
-fn undo_slow_copy() -> io::Result<()> {
+/// Delays and faults belong to nobody's file: a test that was killed leaves them.
+fn undo_faults() -> io::Result<()> {
     if Hammer::is_there() {
-        Hammer::open()?.slow_copy(0)?;
+        let mut device = Hammer::open()?;
+        device.slow_copy(0)?;
+        device.disarm_all()?;
     }
-    Ok(())
+    inject::stop()
 }
 
 /// The test, and what it must leave behind: no pinned page, the module as it was.
@@ -129,7 +131,7 @@ fn run(test: &Test) -> io::Result<Verdict> {
     let before = stat::pins()?;
     let mut child = spawn(|_| in_child(test, &note))?;
     let verdict = judge(&mut child, &note)?;
-    undo_slow_copy()?;
+    undo_faults()?;
     let after = stat::pins()?;
     if test.reloads {
         module.restore()?;

@@ -129,6 +129,18 @@ impl Holdings {
     }
 }
 
+/// Wait for what must come; a limit, not a measure.
+pub fn eventually(what: impl Display, mut done: impl FnMut() -> Result<bool, End>) -> Outcome {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !done()? {
+        if std::time::Instant::now() > end {
+            return crate::check::fail(what, "comes within a minute", "did not come");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 pub fn pins() -> Result<i64, End> {
     stat::pins().must("reading the pin counters")
 }

@@ -40,6 +40,11 @@ pub const SIOCRDSGETTOS: u32 = SIOCPROTOPRIVATE + 1;
 pub const SIOCRDSMRGQUOTA: u32 = SIOCPROTOPRIVATE + 8;
 pub const SIOCRDSMRSQUOTA: u32 = SIOCPROTOPRIVATE + 9;
 pub const SIOCRDSMRPROBE: u32 = SIOCPROTOPRIVATE + 10;
+pub const SIOCRDSMRREVOKED: u32 = SIOCPROTOPRIVATE + 11;
+
+pub const RDS_MR_REVOKED_OWNER: u32 = 1;
+pub const RDS_MR_REVOKED_DEVICE: u32 = 2;
+pub const RDS_MR_REVOKED_UNPROVEN: u32 = 1;
 
 /// The largest buffer that every alignment allows.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -83,7 +88,8 @@ plain!(
     FreeMrArgs,
     RxTraceSo,
     Quota,
-    Probe
+    Probe,
+    Revoked
 );
 
 /// `struct rds_get_mr_args`, with its `struct rds_iovec` unfolded.
@@ -137,6 +143,15 @@ pub struct Probe {
     pub flags: u32,
 }
 
+/// `struct rds_mr_revoked`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revoked {
+    pub cookie: u64,
+    pub reason: u32,
+    pub flags: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +176,9 @@ mod tests {
         assert_eq!(offset_of!(Probe, offset), 8);
         assert_eq!(offset_of!(Probe, result), 16);
         assert_eq!(offset_of!(Probe, flags), 20);
+        assert_eq!(size_of::<Revoked>(), 16);
+        assert_eq!(offset_of!(Revoked, reason), 8);
+        assert_eq!(offset_of!(Revoked, flags), 12);
     }
 
     #[test]

@@ -42,6 +42,53 @@ const START: u32 = ioc(WRITE, 1, size_of::<Start>());
 const STATUS: u32 = ioc(READ, 2, size_of::<Progress>());
 const STOP: u32 = ioc(NONE, 3, 0);
 const SLOW_COPY: u32 = ioc(WRITE, 4, size_of::<u32>());
+const FAULT: u32 = ioc(WRITE, 5, size_of::<FaultArgs>());
+
+#[repr(C)]
+struct FaultArgs {
+    fault: u32,
+    times: u32,
+    arg: u32,
+    pad: u32,
+}
+
+/// What the HCA can be made to do wrong; see tests/kunit/faults.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Post only the first so many WRs of a chain, and refuse the rest.
+    PostCut = 0,
+    /// Say that a chain was posted, and do not post it.
+    PostLost = 1,
+    /// Refuse to deregister.
+    Dereg = 2,
+    /// Take so many milliseconds for it.
+    DeregSlow = 3,
+    /// Map one page less than was asked for.
+    MapShort = 4,
+    /// Refuse to map for DMA.
+    DmaMap = 5,
+    /// Take so many milliseconds before a chain is posted.
+    PostSlow = 6,
+}
+
+/// A fault that is armed; disarmed when dropped.
+#[derive(Debug)]
+pub struct Armed(Hammer, Fault);
+
+impl Armed {
+    /// Let the next `times` uses go wrong.
+    pub fn new(fault: Fault, times: u32, arg: u32) -> io::Result<Self> {
+        let device = Hammer::open()?;
+        device.fault(fault, times, arg)?;
+        Ok(Armed(device, fault))
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        let _ = self.0.fault(self.1, 0, 0);
+    }
+}
 
 #[derive(Debug)]
 pub struct Hammer {
@@ -92,6 +139,27 @@ impl Hammer {
         Ok(())
     }
 
+    fn fault(&self, fault: Fault, times: u32, arg: u32) -> io::Result<()> {
+        let args = FaultArgs {
+            fault: fault as u32,
+            times,
+            arg,
+            pad: 0,
+        };
+        // SAFETY: FAULT reads one struct FaultArgs.
+        unsafe { self.ioctl(FAULT, (&raw const args) as u64) }
+    }
+
+    /// Disarm every fault, whoever armed it.
+    pub fn disarm_all(&self) -> io::Result<()> {
+        use Fault::*;
+        [
+            PostCut, PostLost, Dereg, DeregSlow, MapShort, DmaMap, PostSlow,
+        ]
+        .into_iter()
+        .try_for_each(|fault| self.fault(fault, 0, 0))
+    }
+
     /// # Safety
     /// The argument must be what the command expects.
     unsafe fn ioctl(&self, command: u32, argument: u64) -> io::Result<()> {
@@ -120,5 +188,6 @@ mod tests {
         assert_eq!(STATUS, 0x8010_4802);
         assert_eq!(STOP, 0x4803);
         assert_eq!(SLOW_COPY, 0x4004_4804);
+        assert_eq!(FAULT, 0x4010_4805);
     }
 }

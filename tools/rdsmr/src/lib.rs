@@ -11,16 +11,20 @@
 
 pub mod abi;
 pub mod addr;
+pub mod death;
 pub mod errno;
+pub mod fd;
 pub mod hammer;
+pub mod inject;
 pub mod kmod;
 pub mod kmsg;
 pub mod mem;
 pub mod process;
 pub mod socket;
 pub mod stat;
+pub mod trace;
 
-pub use hammer::Hammer;
+pub use hammer::{Armed, Fault, Hammer};
 pub use mem::{Mapping, PAGE};
 pub use process::{spawn, Child, Link, Status};
 pub use socket::{Access, Socket};

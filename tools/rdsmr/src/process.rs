@@ -112,6 +112,9 @@ impl Child {
 
     /// `kill -9`, and no sooner back than the death can be seen.
     pub fn kill(&mut self) -> io::Result<Status> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
         self.signal(libc::SIGKILL)?;
         self.wait()
     }
@@ -132,13 +135,14 @@ impl Child {
         Ok(*self.status.insert(Status::from_raw(raw)))
     }
 
+    /// A descriptor that polls readable once the death can be seen.
+    pub fn pidfd(&self) -> io::Result<OwnedFd> {
+        pidfd(self.pid)
+    }
+
     /// `None` if it still runs after `limit`.
     pub fn wait_for(&mut self, limit: Duration) -> io::Result<Option<Status>> {
-        // SAFETY: the descriptor that comes back is ours alone.
-        let pidfd = unsafe {
-            let fd = check(libc::syscall(libc::SYS_pidfd_open, self.pid, 0))?;
-            OwnedFd::from_raw_fd(fd as i32)
-        };
+        let pidfd = self.pidfd()?;
         let mut poll = libc::pollfd {
             fd: pidfd.as_raw_fd(),
             events: libc::POLLIN,
@@ -178,6 +182,30 @@ impl Drop for Child {
         if self.status.is_none() {
             let _ = self.kill();
         }
+    }
+}
+
+/// Until a signal comes that ends this process.
+pub fn sleep_for_ever() -> ! {
+    loop {
+        // SAFETY: takes no pointer.
+        unsafe { libc::pause() };
+    }
+}
+
+/// `kill -9` of a process that need not be a child.
+pub fn kill(pid: i32) -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    check(unsafe { libc::kill(pid, libc::SIGKILL) })?;
+    Ok(())
+}
+
+/// A descriptor of a process, to be polled for its death.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor that comes back is ours alone.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
     }
 }
 

@@ -9,6 +9,9 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
+/// What poll() says of a socket with keys that were revoked.
+pub const POLLPRI: i16 = libc::POLLPRI;
+
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
@@ -22,6 +25,13 @@ pub enum Access {
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+/// A descriptor of an RDS socket that came from somewhere else.
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Socket(fd)
     }
 }
 
@@ -232,6 +242,15 @@ impl Socket {
                 "the probe's result is {other}, not 0 or 1"
             ))),
         }
+    }
+}
+
+impl Socket {
+    /// The next key of this socket that was revoked and not told yet.
+    pub fn revoked(&self) -> io::Result<Revoked> {
+        let mut revoked = Revoked::default();
+        self.ioctl(SIOCRDSMRREVOKED, &mut revoked)?;
+        Ok(revoked)
     }
 }
 

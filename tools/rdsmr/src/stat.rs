@@ -56,8 +56,28 @@ pub fn frame(addr: u64) -> io::Result<Option<u64>> {
     Ok((entry & PRESENT != 0).then_some(entry & FRAME))
 }
 
+/// A counter of the module, by its name in `rds_mr/stats` of debugfs.
+pub fn counter(name: &str) -> io::Result<u64> {
+    counter_in(&fs::read_to_string("/sys/kernel/debug/rds_mr/stats")?, name)
+}
+
+fn counter_in(stats: &str, name: &str) -> io::Result<u64> {
+    stats
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        .ok_or_else(|| bad(format!("rds_mr/stats has no number for {name}")))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn counters_have_whole_names() {
+        let stats = "leaked 1\nleaked_pages 12\n";
+        assert_eq!(super::counter_in(stats, "leaked").unwrap(), 1);
+        assert_eq!(super::counter_in(stats, "leaked_pages").unwrap(), 12);
+        assert!(super::counter_in(stats, "leak").is_err());
+    }
+
     use super::*;
 
     #[test]

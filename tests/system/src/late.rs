@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What cannot be promised, each limit with a test that shows it: somebody else
+//! holds the memory of the dead, or is told of the death before its memory goes.
+//!
+//! These tests state that a key is alive, and still safe, when a death can be
+//! seen. One that fails has found a limit that is none any more: change the docs.
+
+use crate::check::{helper, same, skip, Check, End, Outcome};
+use crate::observers::Observers;
+use crate::runner::Test;
+use crate::site::{self, alive, bound, refused};
+use rdsmr::abi::*;
+use rdsmr::{death, process, stat, Armed, Child, Fault, Hammer, Mapping, Socket, PAGE};
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+
+pub const TESTS: &[Test] = &[
+    Test::new("late.memory_is_held_the_close_ends_the_keys", memory_held),
+    Test::new("late.memory_and_socket_are_held", memory_and_socket_held),
+    Test::new("late.vfork_child_harms_nothing", sharer_ends),
+    Test::new("late.ptrace_exit_stop_comes_first", ptrace),
+    Test::new("late.core_dump_comes_first", core_dump),
+    Test::new("late.robust_futex_comes_first", robust_futex),
+];
+
+const KEYS: u64 = 3;
+
+fn keys(socket: &Socket, map: &Mapping) -> Result<Vec<u64>, End> {
+    let get = |n| socket.get_mr(map.at(n * PAGE), PAGE, RDS_RDMA_READWRITE);
+    (0..KEYS).map(|n| get(n).must("GET_MR")).collect()
+}
+
+/// A process with keys whose memory a second process shares (CLONE_VM). The
+/// second one keeps the socket, too, unless told to close it. The words are
+/// `[pid of the second, cookies...]`.
+fn sharing_victim(sharer_has_socket: bool) -> Result<Child, End> {
+    helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+        let cookies = keys(&socket, &map)?;
+        let close = (!sharer_has_socket).then_some(socket.as_raw_fd());
+        let pid = death::share_memory(close).must("clone(CLONE_VM)")?;
+        let words = [&[pid as u64][..], &cookies].concat();
+        link.tell(&words).must("telling the test")?;
+        link.hear().must("the test's word").map(drop)
+    })
+}
+
+/// Whether the second process is there and has closed what it had to.
+fn sharer_is_ready(pid: i32, fds: usize) -> Outcome {
+    site::eventually("the sharer of the memory is ready", || {
+        let open = fs::read_dir(format!("/proc/{pid}/fd"));
+        Ok(open.is_ok_and(|open| open.count() <= fds))
+    })
+}
+
+fn late_releases() -> Result<u64, End> {
+    stat::counter("late_release").must("reading late_release")
+}
+
+/// The socket is closed in exit as well, and before anybody is told.
+fn memory_held() -> Outcome {
+    let (prober, pins, late) = (bound()?, site::pins()?, late_releases()?);
+    let mut victim = sharing_victim(false)?;
+    let words = victim.link().hear().must("the victim's words")?;
+    let victims = fs::read_dir(format!("/proc/{}/fd", victim.pid())).must("listing its files")?;
+    sharer_is_ready(words[0] as i32, victims.count() - 1)?;
+    for cookie in &words[1..] {
+        alive(&prober, *cookie, 0, "a key of the victim")?;
+    }
+    victim.kill().must("kill -9")?;
+    same("pages pinned when wait() is back", pins, site::pins()?)?;
+    for cookie in &words[1..] {
+        refused(&prober, *cookie, 0, "a key of the dead")?;
+    }
+    same("late_release", late, late_releases()?)?;
+    process::kill(words[0] as i32).must("kill -9 of the sharer")
+}
+
+/// Nothing is left that could tell the module of the death: the keys live on
+/// with the memory, pinned and safe, and that is counted.
+fn memory_and_socket_held() -> Outcome {
+    let (prober, pins, late) = (bound()?, site::pins()?, late_releases()?);
+    let mut victim = sharing_victim(true)?;
+    let words = victim.link().hear().must("the victim's words")?;
+    victim.kill().must("kill -9")?;
+    same("pages that stay pinned", pins + KEYS as i64, site::pins()?)?;
+    for cookie in &words[1..] {
+        alive(&prober, *cookie, 0, "a key whose memory lives on")?;
+    }
+    process::kill(words[0] as i32).must("kill -9 of the sharer")?;
+    site::eventually("the pins of the last sharer", || Ok(site::pins()? == pins))?;
+    for cookie in &words[1..] {
+        refused(&prober, *cookie, 0, "a key whose memory has gone")?;
+    }
+    same("late_release", late + KEYS, late_releases()?)
+}
+
+/// The end of one who shares the memory is not the end of the memory.
+fn sharer_ends() -> Outcome {
+    let prober = bound()?;
+    let mut victim = sharing_victim(true)?;
+    let words = victim.link().hear().must("the victim's words")?;
+    process::kill(words[0] as i32).must("kill -9 of the sharer")?;
+    site::eventually("the sharer is gone", || {
+        Ok(
+            !std::path::Path::new(&format!("/proc/{}/mem", words[0])).exists()
+                || fs::read_dir(format!("/proc/{}/fd", words[0])).is_err(),
+        )
+    })?;
+    for cookie in &words[1..] {
+        alive(&prober, *cookie, 0, "a key of the one that lives")?;
+    }
+    victim.kill().must("kill -9").map(drop)
+}
+
+/// A tracer sees PTRACE_EVENT_EXIT before the memory goes.
+fn ptrace() -> Outcome {
+    let (prober, pins) = (bound()?, site::pins()?);
+    let mut victim = helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+        link.tell(&keys(&socket, &map)?).must("telling the test")?;
+        link.hear().must("the test's word")?;
+        process::exit(0)
+    })?;
+    let cookies = victim.link().hear().must("the victim's cookies")?;
+    death::trace_exit(&victim).must("PTRACE_SEIZE")?;
+    victim.link().tell(&[]).must("telling it to exit")?;
+    death::wait_for_exit_stop(&victim).must("waiting for PTRACE_EVENT_EXIT")?;
+    for cookie in &cookies {
+        alive(&prober, *cookie, 0, "a key in the exit stop")?;
+    }
+    death::go_on(&victim).must("PTRACE_CONT")?;
+    victim.wait().must("wait")?;
+    same("pages pinned when wait() is back", pins, site::pins()?)?;
+    for cookie in &cookies {
+        refused(&prober, *cookie, 0, "a key of the dead")?;
+    }
+    Ok(())
+}
+
+/// What takes the core dump runs before the memory goes, for as long as it likes.
+fn core_dump() -> Outcome {
+    let (prober, pins) = (bound()?, site::pins()?);
+    let catcher = CoreCatcher::install()?;
+    let mut victim = helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+        link.tell(&keys(&socket, &map)?).must("telling the test")?;
+        link.hear().must("the test's word").map(drop)
+    })?;
+    let cookies = victim.link().hear().must("the victim's cookies")?;
+    death::allow_core(victim.pid()).must("prlimit(RLIMIT_CORE)")?;
+    victim.signal(death::SIGQUIT).must("kill -QUIT")?;
+    site::eventually("the core dump begins", || Ok(CoreCatcher::has_begun()))?;
+    for cookie in &cookies {
+        alive(&prober, *cookie, 0, "a key while the core is dumped")?;
+    }
+    catcher.let_go()?;
+    victim.wait().must("wait")?;
+    same("pages pinned when wait() is back", pins, site::pins()?)?;
+    for cookie in &cookies {
+        refused(&prober, *cookie, 0, "a key of the dead")?;
+    }
+    Ok(())
+}
+
+/// A program that takes a core dump and does not come to its end.
+struct CoreCatcher {
+    pattern: String,
+}
+
+impl CoreCatcher {
+    const PATTERN: &'static str = "/proc/sys/kernel/core_pattern";
+    const PROGRAM: &'static str = "/tmp/rdsmr-core";
+    const BEGUN: &'static str = "/tmp/rdsmr-core-begun";
+    const GO: &'static str = "/tmp/rdsmr-core-go";
+
+    fn install() -> Result<Self, End> {
+        let pattern = fs::read_to_string(Self::PATTERN).must("reading core_pattern")?;
+        for file in [Self::BEGUN, Self::GO] {
+            let _ = fs::remove_file(file);
+        }
+        let script = format!(
+            "#!/bin/sh\n: >{}\nuntil [ -e {} ]; do sleep 0.05; done\n",
+            Self::BEGUN,
+            Self::GO
+        );
+        fs::write(Self::PROGRAM, script).must("writing a script")?;
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(Self::PROGRAM, executable).must("chmod")?;
+        fs::write(Self::PATTERN, format!("|{}", Self::PROGRAM)).must("setting core_pattern")?;
+        Ok(CoreCatcher { pattern })
+    }
+
+    fn has_begun() -> bool {
+        std::path::Path::new(Self::BEGUN).exists()
+    }
+
+    fn let_go(&self) -> Outcome {
+        fs::write(Self::GO, "").must("writing a file")
+    }
+}
+
+impl Drop for CoreCatcher {
+    fn drop(&mut self) {
+        let _ = self.let_go();
+        let _ = fs::write(Self::PATTERN, &self.pattern);
+    }
+}
+
+/// Robust futexes are let go of in exit_mm, before the memory is.
+fn robust_futex() -> Outcome {
+    if !Hammer::is_there() {
+        return skip("needs rds_mr_kunit.ko, which can hold the end of a key back");
+    }
+    let (prober, pins) = (bound()?, site::pins()?);
+    let shared = Mapping::shared(PAGE).must("mmap")?;
+    let mut victim = helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+        death::hold_robust_futex(&shared).must("set_robust_list")?;
+        link.tell(&keys(&socket, &map)?).must("telling the test")?;
+        link.hear().must("the test's word").map(drop)
+    })?;
+    let cookies = victim.link().hear().must("the victim's cookies")?;
+    alive(&prober, cookies[0], 0, "a key of the victim")?;
+    let (fault, times) = if site::param("proof")? == "inv" {
+        (Fault::PostSlow, 1)
+    } else {
+        (Fault::DeregSlow, KEYS as u32)
+    };
+    let held = Armed::new(fault, times, 2000).must("arming a fault")?;
+    let mut observers = Observers::new();
+    observers.death_of(&victim)?;
+    process::kill(victim.pid()).must("kill -9")?;
+    death::wait_for_owner_died(&shared).must("waiting for the futex")?;
+    same(
+        "pages pinned when the futex is free",
+        pins + KEYS as i64,
+        site::pins()?,
+    )?;
+    observers.watch(|_| same("pages pinned when the pidfd tells", pins, site::pins()?))?;
+    drop(held);
+    victim.wait().must("wait").map(drop)
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Nobody can tell that a process is dead while a key to its memory is alive,
+//! whoever else holds the socket.
+//!
+//! A fault holds the end of the keys back for two seconds. If anything of the
+//! death could be seen before the keys are dead, it is seen in that time. The
+//! controls run the same without the module's watch over the memory (the hook is
+//! made to say "not the end"), and must see it.
+
+use crate::check::{fail, helper, holds, same, skip, Check, End, Outcome};
+use crate::observers::{Ends, Observers};
+use crate::runner::Test;
+use crate::site::{self, bound};
+use rdsmr::abi::*;
+use rdsmr::errno::{EAGAIN, EINVAL};
+use rdsmr::inject::{self, Failing};
+use rdsmr::socket::POLLPRI;
+use rdsmr::{
+    fd, process, Access, Armed, Child, Fault, Hammer, Link, Mapping, Socket, Status, PAGE,
+};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+pub const TESTS: &[Test] = &[
+    Test::new("order.kill_9", || seen_after(Death::Kill, Holder::Nobody)),
+    Test::new("order.exit", || seen_after(Death::Exit, Holder::Nobody)),
+    Test::new("order.exec", || seen_after(Death::Exec, Holder::Nobody)),
+    Test::new("order.out_of_memory", || {
+        seen_after(Death::Oom, Holder::Nobody)
+    }),
+    Test::new("order.kill_9_child_has_the_socket", || {
+        seen_after(Death::Kill, Holder::Child)
+    }),
+    Test::new("order.kill_9_socket_was_passed", || {
+        seen_after(Death::Kill, Holder::Passed)
+    }),
+    Test::new("order.kill_9_socket_was_taken", || {
+        seen_after(Death::Kill, Holder::Taken)
+    }),
+    Test::new("order.kill_9_socket_in_io_uring", || {
+        seen_after(Death::Kill, Holder::Ring)
+    }),
+    Test::new("order.exec_child_has_the_socket", || {
+        seen_after(Death::Exec, Holder::Child)
+    }),
+    Test::new("order.control_files_tell_without_the_watch", || {
+        seen_before(Holder::Nobody)
+    }),
+    Test::new("order.control_keys_outlive_without_the_watch", || {
+        seen_before(Holder::Child)
+    }),
+];
+
+const KEYS: u64 = 4;
+const HOLD_MS: u32 = 2000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Death {
+    Kill,
+    Exit,
+    Exec,
+    Oom,
+}
+
+/// Who has the socket besides the one that dies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Nobody,
+    /// A child of its, since fork.
+    Child,
+    /// The test, by SCM_RIGHTS.
+    Passed,
+    /// The test, by pidfd_getfd.
+    Taken,
+    /// An io_uring of its own, as a fixed file; the descriptor is closed.
+    Ring,
+}
+
+/// What the victim needs, made before it exists.
+struct Stage {
+    before: Ends,
+    after: Ends,
+    file: File,
+    line: UnixStream,
+}
+
+/// The victim: opens files before and after the socket, gets keys, tells
+/// `[descriptor of the socket, pid of the holder, cookies...]`, and dies.
+fn victim(link: &Link, stage: Stage, death: Death, holder: Holder) -> Outcome {
+    let before = stage.before;
+    if death == Death::Oom {
+        Group::enter()?;
+    }
+    let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+    let after = stage.after.above(socket.as_raw_fd())?;
+    fd::lock(&stage.file, false).must("locking a file")?;
+    let number = socket.as_raw_fd();
+    let mut words = vec![number as u64, 0];
+    for n in 0..KEYS {
+        let cookie = socket.get_mr(map.at(n * PAGE), PAGE, RDS_RDMA_READWRITE);
+        words.push(cookie.must("GET_MR")?);
+    }
+    let mut kept = Kept {
+        socket: Some(socket),
+        ..Kept::default()
+    };
+    match holder {
+        Holder::Nobody | Holder::Taken => {}
+        Holder::Child => {
+            let child = helper("holder", |_| {
+                // Not what would keep the connections up.
+                before.close();
+                after.close();
+                process::sleep_for_ever()
+            })?;
+            words[1] = child.pid() as u64;
+            kept.child = Some(child);
+        }
+        Holder::Passed => fd::send(&stage.line, number).must("SCM_RIGHTS")?,
+        Holder::Ring => {
+            let ring = fd::Ring::holding(number);
+            kept.ring = Some(ring.must("registering a file with io_uring")?);
+            kept.socket = None;
+        }
+    }
+    link.tell(&words).must("telling the test")?;
+    link.hear().must("the test's word")?;
+    die(death)
+}
+
+/// What must not be dropped before the death.
+#[derive(Default)]
+struct Kept {
+    socket: Option<Socket>,
+    child: Option<Child>,
+    ring: Option<fd::Ring>,
+}
+
+fn die(death: Death) -> Outcome {
+    match death {
+        // The test does it.
+        Death::Kill => process::sleep_for_ever(),
+        Death::Exit => process::exit(0),
+        Death::Exec => {
+            let error = Command::new("/bin/sleep").arg("1000").exec();
+            Err::<(), _>(error).must("exec of /bin/sleep")
+        }
+        Death::Oom => {
+            let mut memory = Vec::new();
+            loop {
+                let more = Mapping::anonymous(1 << 20).must("mmap")?;
+                more.fill(1);
+                memory.push(more);
+            }
+        }
+    }
+}
+
+/// A cgroup with little memory.
+struct Group;
+
+impl Group {
+    const DIR: &'static str = "/sys/fs/cgroup/rdsmr-order";
+
+    fn make() -> Result<Self, End> {
+        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")
+            .must("enabling memory cgroups")?;
+        fs::create_dir(Self::DIR).must("making a cgroup")?;
+        fs::write(format!("{}/memory.max", Self::DIR), "32M").must("setting memory.max")?;
+        Ok(Group)
+    }
+
+    fn enter() -> Outcome {
+        fs::write(format!("{}/cgroup.procs", Self::DIR), "0").must("entering the cgroup")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(Self::DIR);
+    }
+}
+
+/// Hold the end of the keys back.
+fn hold_back() -> Result<Armed, End> {
+    let (fault, times) = if site::param("proof")? == "inv" {
+        (Fault::PostSlow, 1)
+    } else {
+        (Fault::DeregSlow, KEYS as u32)
+    };
+    Armed::new(fault, times, HOLD_MS).must("arming a fault")
+}
+
+/// A scene that is set: the victim is about to die.
+struct Scene {
+    victim: Child,
+    cookies: Vec<u64>,
+    pins: i64,
+    prober: Socket,
+    observers: Observers,
+    /// The socket, if the test holds it, too.
+    copy: Option<Socket>,
+    holder: Option<i32>,
+    /// The socket's descriptor in the victim.
+    number: i32,
+}
+
+fn set(death: Death, holder: Holder) -> Result<Scene, End> {
+    let prober = bound()?;
+    let pins = site::pins()?;
+    let ((ours_a, before), (ours_b, after)) = (Ends::pairs()?, Ends::pairs()?);
+    let file = tempfile()?;
+    let (line, theirs) = UnixStream::pair().must("socketpair")?;
+    let stage = Stage {
+        before,
+        after,
+        file: file.try_clone().must("dup")?,
+        line: theirs,
+    };
+    let mut stage = Some(stage);
+    let victim = helper("victim", |link| match stage.take() {
+        Some(stage) => victim(link, stage, death, holder),
+        None => fail("the stage", "there", "gone"),
+    })?;
+    // The victim's ends are the victim's only.
+    drop(stage);
+    let words = victim.link().hear().must("the victim's words")?;
+    let cookies = words[2..].to_vec();
+    let copy = match holder {
+        Holder::Passed => Some(fd::receive(&line).must("receiving the socket")?),
+        Holder::Taken => {
+            let pidfd = victim.pidfd().must("pidfd_open")?;
+            Some(fd::steal(pidfd.as_fd(), words[0] as i32).must("pidfd_getfd")?)
+        }
+        _ => None,
+    };
+    let mut observers = Observers::new();
+    observers.ends("before the socket", ours_a);
+    observers.ends("after the socket", ours_b);
+    if death != Death::Exec {
+        // exec lets locks of files that it closes go before it changes the memory.
+        observers.lock_on(&file)?;
+        observers.death_of(&victim)?;
+    }
+    for cookie in &cookies {
+        site::alive(&prober, *cookie, 0, "a key of the victim")?;
+    }
+    let holder = (words[1] != 0).then_some(words[1] as i32);
+    let copy = copy.map(Socket::from);
+    Ok(Scene {
+        victim,
+        cookies,
+        pins,
+        prober,
+        observers,
+        copy,
+        holder,
+        number: words[0] as i32,
+    })
+}
+
+fn tempfile() -> Result<File, End> {
+    let path = format!("/tmp/rdsmr-order-{}", std::process::id());
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path);
+    fs::remove_file(&path).must("removing a file")?;
+    file.must("making a file")
+}
+
+impl Scene {
+    /// Let it die. Returns who could tell while a key was alive or pages pinned.
+    fn play(&mut self, death: Death) -> Result<Vec<String>, End> {
+        let _held = hold_back()?;
+        if death == Death::Kill {
+            process::kill(self.victim.pid()).must("kill -9")?;
+        } else {
+            self.victim.link().tell(&[]).must("telling it to die")?;
+        }
+        let observers = std::mem::replace(&mut self.observers, Observers::new());
+        let mut early = Vec::new();
+        observers.watch(|who| {
+            if site::pins()? != self.pins || !self.all_dead()? {
+                early.push(who.to_string());
+            }
+            Ok(())
+        })?;
+        Ok(early)
+    }
+
+    fn all_dead(&self) -> Result<bool, End> {
+        for cookie in &self.cookies {
+            let said = self
+                .prober
+                .probe(*cookie, 0)
+                .must("probe of a key of the victim")?;
+            if said != Access::Refused {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whoever held the socket learns what happened and can go on with it.
+    fn aftermath(&self, copy: &Socket) -> Outcome {
+        same("poll(POLLPRI)", POLLPRI, copy.poll(POLLPRI).must("poll")?)?;
+        let mut told = Vec::new();
+        for _ in &self.cookies {
+            let news = copy.revoked().must("SIOCRDSMRREVOKED")?;
+            same(
+                "why, and whether it is proven",
+                (RDS_MR_REVOKED_OWNER, 0),
+                (news.reason, news.flags),
+            )?;
+            told.push(news.cookie);
+        }
+        told.sort_unstable();
+        let mut cookies = self.cookies.clone();
+        cookies.sort_unstable();
+        same("the keys that were told of", cookies, told)?;
+        copy.revoked()
+            .must_fail(EAGAIN, "SIOCRDSMRREVOKED when all is told")?;
+        same("poll(POLLPRI) then", 0, copy.poll(POLLPRI).must("poll")?)?;
+        for cookie in &self.cookies {
+            copy.free_mr(*cookie, 0).must("FREE_MR of a revoked key")?;
+            copy.free_mr(*cookie, 0)
+                .must_fail(EINVAL, "FREE_MR of it once more")?;
+        }
+        let map = site::memory(PAGE)?;
+        let cookie = copy
+            .get_mr(map.at(0), PAGE, 0)
+            .must("GET_MR by the holder")?;
+        site::alive(&self.prober, cookie, 0, "a key of the holder")?;
+        copy.free_mr(cookie, 0).must("FREE_MR of it")
+    }
+
+    /// Everybody off, and everything back.
+    fn clear(mut self) -> Outcome {
+        self.victim.kill().must("kill -9")?;
+        self.copy = None;
+        if let Some(pid) = self.holder {
+            process::kill(pid).must("kill -9 of the holder")?;
+        }
+        site::eventually("pages pinned when all is over", || {
+            Ok(site::pins()? == self.pins)
+        })
+    }
+}
+
+fn seen_after(death: Death, holder: Holder) -> Outcome {
+    needs_faults()?;
+    let _group = if death == Death::Oom {
+        Some(Group::make()?)
+    } else {
+        None
+    };
+    let mut scene = set(death, holder)?;
+    let early = scene.play(death)?;
+    same(
+        "who could tell of the death too early",
+        Vec::<String>::new(),
+        early,
+    )?;
+    if death == Death::Oom {
+        same(
+            "how it died",
+            Status::Signal(9),
+            scene.victim.wait().must("wait")?,
+        )?;
+    }
+    if let Some(pid) = scene.holder {
+        // It has inherited the descriptor under the same number.
+        let holder = process::pidfd(pid).must("pidfd_open of the holder")?;
+        let copy = fd::steal(holder.as_fd(), scene.number);
+        scene.copy = Some(copy.must("pidfd_getfd of the holder")?.into());
+    }
+    if let Some(copy) = &scene.copy {
+        scene.aftermath(copy)?;
+    }
+    scene.clear()
+}
+
+/// Without the watch the death must be seen too early, or this file shows nothing.
+fn seen_before(holder: Holder) -> Outcome {
+    needs_faults()?;
+    let mut scene = set(Death::Kill, holder)?;
+    let blind = Failing::always("rds_mr_helper_mm_ends", 0).must("blinding the watch")?;
+    let early = scene.play(Death::Kill)?;
+    drop(blind);
+    holds(
+        "somebody could tell of the death while keys were alive",
+        !early.is_empty(),
+    )?;
+    scene.clear()
+}
+
+fn needs_faults() -> Outcome {
+    if !Hammer::is_there() {
+        return skip("needs rds_mr_kunit.ko, which can hold the end of a key back");
+    }
+    if !inject::is_there() {
+        return skip("needs a kernel with CONFIG_FAIL_FUNCTION");
+    }
+    Ok(())
+}
