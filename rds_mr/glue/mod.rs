@@ -11,7 +11,7 @@
 //! 3. `Device::making`, then `Device::pd`
 //! 4. `Device::workers`, `globals::REAPER`
 //! 5. `Device::todo`, `KeyTable::tree` or `News::list`, then `Key::inner`;
-//!    `Pool::idle`, `Device::queue`, `globals::OWNERS` and `Socket::owner` alone
+//!    `Pool::idle`, `Device::queue` alone; `Socket::owner`, then `globals::OWNERS`
 //! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
 //!    device, in this order
 //!

@@ -88,6 +88,11 @@ int rds_mr_helper_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 }
 ALLOW_ERROR_INJECTION(rds_mr_helper_post_send, ERRNO);
 
+int rds_mr_helper_poll(struct ib_cq *cq, int budget)
+{
+	return ib_process_cq_direct(cq, budget);
+}
+
 struct ib_mr *rds_mr_helper_alloc_mr(struct ib_pd *pd, u32 pages)
 {
 	return ib_alloc_mr(pd, IB_MR_TYPE_MEM_REG, pages);

@@ -32,6 +32,7 @@ bool rds_mr_helper_gid_is_roce_v2(const struct ib_gid_attr *attr);
 /* verbs that tests make fail: see ALLOW_ERROR_INJECTION in helpers.c */
 int rds_mr_helper_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad);
+int rds_mr_helper_poll(struct ib_cq *cq, int budget);
 struct ib_mr *rds_mr_helper_alloc_mr(struct ib_pd *pd, u32 pages);
 int rds_mr_helper_dereg_mr(struct ib_mr *mr);
 int rds_mr_helper_map_mr_sg(struct ib_mr *mr, struct sg_table *sgt);

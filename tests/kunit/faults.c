@@ -11,12 +11,13 @@ static struct {
 } faults[RDS_MR_FAULTS];
 
 /* Let the next @times uses fail; 0 for no more. */
-void rds_mr_test_fault(u32 fault, u32 times, u32 arg)
+int rds_mr_test_fault(u32 fault, u32 times, u32 arg)
 {
-	if (WARN_ON(fault >= RDS_MR_FAULTS))
-		return;
+	if (fault >= RDS_MR_FAULTS)
+		return -EINVAL;
 	faults[fault].arg = arg;
 	atomic_set(&faults[fault].left, times);
+	return 0;
 }
 
 static bool strikes(enum rds_mr_test_fault fault)
@@ -44,6 +45,17 @@ static int post_cut(struct ib_qp *qp, const struct ib_send_wr *wr, u32 first,
 	return *bad ? -ENOMEM : 0;
 }
 
+static void inv_wrong(const struct ib_send_wr *wr, u32 n)
+{
+	/* The chain is the caller's, who wrote it for this one post. */
+	struct ib_send_wr *at = (struct ib_send_wr *)wr;
+
+	while (n-- && at->next)
+		at = (struct ib_send_wr *)at->next;
+	if (at->opcode == IB_WR_LOCAL_INV)
+		at->ex.invalidate_rkey = ~at->ex.invalidate_rkey;
+}
+
 int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad)
 {
@@ -53,7 +65,23 @@ int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		return 0;
 	if (strikes(RDS_MR_FAULT_POST_CUT))
 		return post_cut(qp, wr, faults[RDS_MR_FAULT_POST_CUT].arg, bad);
+	if (wr->opcode == IB_WR_LOCAL_INV && strikes(RDS_MR_FAULT_INV_WRONG))
+		inv_wrong(wr, faults[RDS_MR_FAULT_INV_WRONG].arg);
 	return ib_post_send(qp, wr, bad);
+}
+
+int rds_mr_test_process_cq_direct(struct ib_cq *cq, int budget)
+{
+	if (strikes(RDS_MR_FAULT_POLL_BLIND))
+		return 0;
+	return ib_process_cq_direct(cq, budget);
+}
+
+struct ib_mr *rds_mr_test_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_sg)
+{
+	if (strikes(RDS_MR_FAULT_ALLOC_MR))
+		return ERR_PTR(-ENOMEM);
+	return ib_alloc_mr(pd, type, max_num_sg);
 }
 
 int rds_mr_test_dereg_mr(struct ib_mr *mr)

@@ -23,13 +23,23 @@ enum rds_mr_test_fault {
 	RDS_MR_FAULT_DMA_MAP,
 	/* Take @arg milliseconds before a chain is posted. */
 	RDS_MR_FAULT_POST_SLOW,
+	/* Allocate no MR. */
+	RDS_MR_FAULT_ALLOC_MR,
+	/* Let the @arg-th LOCAL_INV of a chain name a key that does not exist: it
+	 * completes with an error, and what follows is flushed.
+	 */
+	RDS_MR_FAULT_INV_WRONG,
+	/* Poll, and see no completion. */
+	RDS_MR_FAULT_POLL_BLIND,
 	RDS_MR_FAULTS,
 };
 
-void rds_mr_test_fault(u32 fault, u32 times, u32 arg);
+int rds_mr_test_fault(u32 fault, u32 times, u32 arg);
 
 int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad);
+int rds_mr_test_process_cq_direct(struct ib_cq *cq, int budget);
+struct ib_mr *rds_mr_test_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_sg);
 int rds_mr_test_dereg_mr(struct ib_mr *mr);
 int rds_mr_test_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents,
 			  unsigned int *offset, unsigned int page_size);

@@ -24,7 +24,7 @@ extern "C" {
     fn rds_mr_test_dma_map(dev: *mut raw::ib_device, buffer: *mut c_void, bytes: usize) -> u64;
     fn rds_mr_test_dma_unmap(dev: *mut raw::ib_device, addr: u64, bytes: usize);
     // faults.c
-    fn rds_mr_test_fault(fault: u32, times: u32, arg: u32);
+    fn rds_mr_test_fault(fault: u32, times: u32, arg: u32) -> ffi::c_int;
     // slow_copy.c
     fn rds_mr_test_slow_copy(microseconds: u32) -> ffi::c_int;
 }
@@ -104,7 +104,7 @@ pub(crate) unsafe fn dma_unmap(device: &IbDevice, addr: u64, bytes: usize) {
     unsafe { rds_mr_test_dma_unmap(device.as_raw(), addr, bytes) };
 }
 
-/// A verb that fails on demand; see faults.h.
+/// A verb that fails on demand; see faults.h, which has some more.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Fault {
@@ -120,18 +120,12 @@ pub(crate) enum Fault {
     MapShort = 4,
     /// Refuse to map for DMA.
     DmaMap = 5,
-    /// Take so many milliseconds before a chain is posted.
-    PostSlow = 6,
 }
 
 /// Arm the fault of that number, for user space. `EINVAL`: there is none.
 pub(crate) fn arm(fault: u32, times: u32, arg: u32) -> Result {
-    if fault > Fault::PostSlow as u32 {
-        return Err(EINVAL);
-    }
     // SAFETY: No preconditions.
-    unsafe { rds_mr_test_fault(fault, times, arg) };
-    Ok(())
+    to_result(unsafe { rds_mr_test_fault(fault, times, arg) })
 }
 
 /// A fault that is armed. Dropping it disarms what is left of it.

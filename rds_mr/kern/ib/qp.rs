@@ -245,7 +245,7 @@ impl Qp {
     /// `wr_cqe` that is still valid.
     pub(super) unsafe fn poll(&self, budget: i32) {
         // SAFETY: A live CQ of kind IB_POLL_DIRECT; the rest as promised.
-        unsafe { raw::ib_process_cq_direct(self.cq.raw.as_ptr(), budget) };
+        unsafe { raw::rds_mr_helper_poll(self.cq.raw.as_ptr(), budget) };
     }
 }
 

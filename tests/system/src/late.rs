@@ -5,12 +5,12 @@
 //! These tests state that a key is alive, and still safe, when a death can be
 //! seen. One that fails has found a limit that is none any more: change the docs.
 
-use crate::check::{helper, same, skip, Check, End, Outcome};
+use crate::check::{helper, holds, same, skip, Check, End, Outcome};
 use crate::observers::Observers;
 use crate::runner::Test;
 use crate::site::{self, alive, bound, refused};
 use rdsmr::abi::*;
-use rdsmr::{death, process, stat, Armed, Child, Fault, Hammer, Mapping, Socket, PAGE};
+use rdsmr::{death, fd, process, stat, Armed, Child, Fault, Hammer, Mapping, Socket, PAGE};
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
@@ -101,13 +101,10 @@ fn sharer_ends() -> Outcome {
     let prober = bound()?;
     let mut victim = sharing_victim(true)?;
     let words = victim.link().hear().must("the victim's words")?;
+    let sharer = process::pidfd(words[0] as i32).must("pidfd_open")?;
     process::kill(words[0] as i32).must("kill -9 of the sharer")?;
-    site::eventually("the sharer is gone", || {
-        Ok(
-            !std::path::Path::new(&format!("/proc/{}/mem", words[0])).exists()
-                || fs::read_dir(format!("/proc/{}/fd", words[0])).is_err(),
-        )
-    })?;
+    let gone = fd::ready(&[sharer.as_raw_fd()], site::PATIENCE).must("poll of its pidfd")?;
+    holds("the sharer is gone", !gone.is_empty())?;
     for cookie in &words[1..] {
         alive(&prober, *cookie, 0, "a key of the one that lives")?;
     }

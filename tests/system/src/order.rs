@@ -11,18 +11,15 @@ use crate::check::{fail, helper, holds, same, skip, Check, End, Outcome};
 use crate::observers::{Ends, Observers};
 use crate::runner::Test;
 use crate::site::{self, bound};
+use crate::victim::{self, Death, Group, Holder, Stage, KEYS};
 use rdsmr::abi::*;
 use rdsmr::errno::{EAGAIN, EINVAL};
 use rdsmr::inject::{self, Failing};
 use rdsmr::socket::POLLPRI;
-use rdsmr::{
-    fd, process, Access, Armed, Child, Fault, Hammer, Link, Mapping, Socket, Status, PAGE,
-};
+use rdsmr::{fd, process, Access, Armed, Child, Fault, Hammer, Socket, Status, PAGE};
 use std::fs::{self, File};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 pub const TESTS: &[Test] = &[
     Test::new("order.kill_9", || seen_after(Death::Kill, Holder::Nobody)),
@@ -54,135 +51,7 @@ pub const TESTS: &[Test] = &[
     }),
 ];
 
-const KEYS: u64 = 4;
 const HOLD_MS: u32 = 2000;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Death {
-    Kill,
-    Exit,
-    Exec,
-    Oom,
-}
-
-/// Who has the socket besides the one that dies.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Holder {
-    Nobody,
-    /// A child of its, since fork.
-    Child,
-    /// The test, by SCM_RIGHTS.
-    Passed,
-    /// The test, by pidfd_getfd.
-    Taken,
-    /// An io_uring of its own, as a fixed file; the descriptor is closed.
-    Ring,
-}
-
-/// What the victim needs, made before it exists.
-struct Stage {
-    before: Ends,
-    after: Ends,
-    file: File,
-    line: UnixStream,
-}
-
-/// The victim: opens files before and after the socket, gets keys, tells
-/// `[descriptor of the socket, pid of the holder, cookies...]`, and dies.
-fn victim(link: &Link, stage: Stage, death: Death, holder: Holder) -> Outcome {
-    let before = stage.before;
-    if death == Death::Oom {
-        Group::enter()?;
-    }
-    let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
-    let after = stage.after.above(socket.as_raw_fd())?;
-    fd::lock(&stage.file, false).must("locking a file")?;
-    let number = socket.as_raw_fd();
-    let mut words = vec![number as u64, 0];
-    for n in 0..KEYS {
-        let cookie = socket.get_mr(map.at(n * PAGE), PAGE, RDS_RDMA_READWRITE);
-        words.push(cookie.must("GET_MR")?);
-    }
-    let mut kept = Kept {
-        socket: Some(socket),
-        ..Kept::default()
-    };
-    match holder {
-        Holder::Nobody | Holder::Taken => {}
-        Holder::Child => {
-            let child = helper("holder", |_| {
-                // Not what would keep the connections up.
-                before.close();
-                after.close();
-                process::sleep_for_ever()
-            })?;
-            words[1] = child.pid() as u64;
-            kept.child = Some(child);
-        }
-        Holder::Passed => fd::send(&stage.line, number).must("SCM_RIGHTS")?,
-        Holder::Ring => {
-            let ring = fd::Ring::holding(number);
-            kept.ring = Some(ring.must("registering a file with io_uring")?);
-            kept.socket = None;
-        }
-    }
-    link.tell(&words).must("telling the test")?;
-    link.hear().must("the test's word")?;
-    die(death)
-}
-
-/// What must not be dropped before the death.
-#[derive(Default)]
-struct Kept {
-    socket: Option<Socket>,
-    child: Option<Child>,
-    ring: Option<fd::Ring>,
-}
-
-fn die(death: Death) -> Outcome {
-    match death {
-        // The test does it.
-        Death::Kill => process::sleep_for_ever(),
-        Death::Exit => process::exit(0),
-        Death::Exec => {
-            let error = Command::new("/bin/sleep").arg("1000").exec();
-            Err::<(), _>(error).must("exec of /bin/sleep")
-        }
-        Death::Oom => {
-            let mut memory = Vec::new();
-            loop {
-                let more = Mapping::anonymous(1 << 20).must("mmap")?;
-                more.fill(1);
-                memory.push(more);
-            }
-        }
-    }
-}
-
-/// A cgroup with little memory.
-struct Group;
-
-impl Group {
-    const DIR: &'static str = "/sys/fs/cgroup/rdsmr-order";
-
-    fn make() -> Result<Self, End> {
-        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")
-            .must("enabling memory cgroups")?;
-        fs::create_dir(Self::DIR).must("making a cgroup")?;
-        fs::write(format!("{}/memory.max", Self::DIR), "32M").must("setting memory.max")?;
-        Ok(Group)
-    }
-
-    fn enter() -> Outcome {
-        fs::write(format!("{}/cgroup.procs", Self::DIR), "0").must("entering the cgroup")
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(Self::DIR);
-    }
-}
 
 /// Hold the end of the keys back.
 fn hold_back() -> Result<Armed, End> {
@@ -222,7 +91,7 @@ fn set(death: Death, holder: Holder) -> Result<Scene, End> {
     };
     let mut stage = Some(stage);
     let victim = helper("victim", |link| match stage.take() {
-        Some(stage) => victim(link, stage, death, holder),
+        Some(stage) => victim::run(link, stage, death, holder),
         None => fail("the stage", "there", "gone"),
     })?;
     // The victim's ends are the victim's only.
@@ -296,10 +165,8 @@ impl Scene {
 
     fn all_dead(&self) -> Result<bool, End> {
         for cookie in &self.cookies {
-            let said = self
-                .prober
-                .probe(*cookie, 0)
-                .must("probe of a key of the victim")?;
+            let said = site::verdict(&self.prober, *cookie, 0);
+            let said = said.must("probe of a key of the victim")?;
             if said != Access::Refused {
                 return Ok(false);
             }

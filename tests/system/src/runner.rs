@@ -20,6 +20,8 @@ pub struct Test {
     pub name: &'static str,
     run: fn() -> Outcome,
     reloads: bool,
+    /// Pages that stay pinned for good.
+    leaks: i64,
 }
 
 impl Test {
@@ -28,6 +30,7 @@ impl Test {
             name,
             run,
             reloads: false,
+            leaks: 0,
         }
     }
 
@@ -37,6 +40,17 @@ impl Test {
             name,
             run,
             reloads: true,
+            leaks: 0,
+        }
+    }
+
+    /// A test that reloads, and after which so many pages stay pinned for good.
+    pub const fn leaking(name: &'static str, run: fn() -> Outcome, pages: i64) -> Self {
+        Test {
+            name,
+            run,
+            reloads: true,
+            leaks: pages,
         }
     }
 }
@@ -128,7 +142,7 @@ fn undo_faults() -> io::Result<()> {
 fn run(test: &Test) -> io::Result<Verdict> {
     let note = Note(Mapping::shared(NOTE_BYTES)?);
     let module = reload::Loaded::now()?;
-    let before = stat::pins()?;
+    let before = stat::pins()? + test.leaks;
     let mut child = spawn(|_| in_child(test, &note))?;
     let verdict = judge(&mut child, &note)?;
     undo_faults()?;
@@ -141,7 +155,7 @@ fn run(test: &Test) -> io::Result<Verdict> {
     }
     let text = "pages pinned in the whole system, after the test's last process has ended";
     Ok(Verdict::NotOk(format!(
-        "{text}\nexpected: {before}, as before it\ngot: {after}"
+        "{text}\nexpected: {before}\ngot: {after}"
     )))
 }
 

@@ -133,6 +133,19 @@ pub fn ready(fds: &[RawFd], limit: Duration) -> io::Result<Vec<usize>> {
     Ok((0..polls.len()).filter(ready).collect())
 }
 
+/// Sleep until a socket has exceptional news (POLLPRI). False after `limit`.
+pub fn has_news(fd: RawFd, limit: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLPRI,
+        revents: 0,
+    };
+    let millis = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one live pollfd.
+    check(unsafe { libc::poll(&mut poll, 1, millis) })?;
+    Ok(poll.revents & libc::POLLPRI != 0)
+}
+
 /// Take the POSIX write lock on a whole file; `wait`: until it is free.
 pub fn lock(file: &File, wait: bool) -> io::Result<()> {
     // SAFETY: integers only; all zero is "the whole file".

@@ -69,6 +69,12 @@ pub enum Fault {
     DmaMap = 5,
     /// Take so many milliseconds before a chain is posted.
     PostSlow = 6,
+    /// Allocate no MR.
+    AllocMr = 7,
+    /// Let the so-many-th LOCAL_INV of a chain fail, and flush what follows.
+    InvWrong = 8,
+    /// Poll, and see no completion.
+    PollBlind = 9,
 }
 
 /// A fault that is armed; disarmed when dropped.
@@ -153,11 +159,12 @@ impl Hammer {
     /// Disarm every fault, whoever armed it.
     pub fn disarm_all(&self) -> io::Result<()> {
         use Fault::*;
-        [
-            PostCut, PostLost, Dereg, DeregSlow, MapShort, DmaMap, PostSlow,
-        ]
-        .into_iter()
-        .try_for_each(|fault| self.fault(fault, 0, 0))
+        let queue = [PostCut, PostLost, PostSlow, InvWrong, PollBlind];
+        let mr = [Dereg, DeregSlow, MapShort, DmaMap, AllocMr];
+        queue
+            .into_iter()
+            .chain(mr)
+            .try_for_each(|fault| self.fault(fault, 0, 0))
     }
 
     /// # Safety
