@@ -16,6 +16,8 @@ mod get_mr;
 mod get_mr_bad;
 mod hammer;
 mod memlock;
+mod memory_kinds;
+mod memory_life;
 mod module;
 mod opts;
 mod probe;
@@ -27,6 +29,7 @@ mod site;
 mod sock_bind;
 mod sock_calls;
 mod sock_port;
+mod volumes;
 
 use runner::Test;
 use std::process::ExitCode;
@@ -42,6 +45,8 @@ const THEMES: &[&[Test]] = &[
     probe::TESTS,
     quota::TESTS,
     memlock::TESTS,
+    memory_kinds::TESTS,
+    memory_life::TESTS,
     death::TESTS,
     races::TESTS,
     compat::TESTS,

@@ -11,6 +11,7 @@
 
 pub mod abi;
 pub mod addr;
+pub mod area;
 pub mod errno;
 pub mod hammer;
 pub mod kmod;
@@ -19,11 +20,16 @@ pub mod mem;
 pub mod process;
 pub mod socket;
 pub mod stat;
+pub mod uffd;
+pub mod volume;
 
+pub use area::Area;
 pub use hammer::Hammer;
 pub use mem::{Mapping, PAGE};
 pub use process::{spawn, Child, Link, Status};
 pub use socket::{Access, Socket};
+pub use uffd::Faults;
+pub use volume::Volume;
 
 use std::io;
 
