@@ -21,7 +21,7 @@ pub const TESTS: &[Test] = &[
 /// A port and its addresses need a moment to come up; no measure of anything.
 const COMES_UP: Duration = Duration::from_secs(30);
 
-fn rdma(args: &[&str]) -> Outcome {
+pub fn rdma(args: &[&str]) -> Outcome {
     let output = Command::new("rdma")
         .args(args)
         .output()
@@ -34,20 +34,20 @@ fn rdma(args: &[&str]) -> Outcome {
     }
 }
 
-fn there() -> SocketAddr {
+pub fn there() -> SocketAddr {
     SocketAddr::new(site::peer(), 0)
 }
 
 /// The device is gone for as long as this lives.
-struct Unplugged;
+pub struct Unplugged;
 
 impl Unplugged {
-    fn new() -> Result<Self, End> {
+    pub fn new() -> Result<Self, End> {
         rdma(&["link", "delete", &site::peer_ibdev()])?;
         Ok(Unplugged)
     }
 
-    fn replug(self) -> Result<Socket, End> {
+    pub fn replug(self) -> Result<Socket, End> {
         std::mem::forget(self);
         replug()
     }
@@ -73,7 +73,7 @@ fn replug() -> Result<Socket, End> {
     }
 }
 
-fn second_device() -> Result<Socket, End> {
+pub fn second_device() -> Result<Socket, End> {
     if Command::new("rdma").arg("-V").output().is_err() {
         return skip("no rdma(8)");
     }

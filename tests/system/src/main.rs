@@ -6,6 +6,7 @@
 //! RDS_MR_PEER_ADDR, which they unplug. What a test cannot have it skips, with
 //! the reason.
 
+mod blocked;
 mod ceiling;
 mod check;
 mod compat;
@@ -15,6 +16,7 @@ mod free_mr;
 mod get_mr;
 mod get_mr_bad;
 mod hammer;
+mod huge;
 mod memlock;
 mod memory_kinds;
 mod memory_life;
@@ -49,6 +51,7 @@ const THEMES: &[&[Test]] = &[
     memory_life::TESTS,
     death::TESTS,
     races::TESTS,
+    blocked::TESTS,
     compat::TESTS,
     hammer::TESTS,
     device::TESTS,

@@ -11,11 +11,12 @@
 
 use crate::check::{same, skip, Check, End, Outcome};
 use crate::hammer::needs_hammer;
+use crate::huge;
 use crate::runner::Test;
 use crate::site::{alive, bound, refused, Holdings};
 use crate::volumes::{self, Disk};
 use rdsmr::abi::RDS_RDMA_READWRITE;
-use rdsmr::area::{self, Of, HUGE};
+use rdsmr::area::{self, Of};
 use rdsmr::errno::*;
 use rdsmr::mem::{NONE, READ, READ_WRITE};
 use rdsmr::{Area, Faults, Hammer, Socket, PAGE};
@@ -31,9 +32,9 @@ pub const TESTS: &[Test] = &[
     Test::new("memory.anonymous", || row(anonymous, OK, OK)),
     Test::new("memory.anonymous_untouched", || row(untouched, OK, OK)),
     Test::new("memory.anonymous_read_only", || row(read_only, OK, EFAULT)),
-    Test::new("memory.transparent_huge_pages", || row(thp, OK, OK)),
-    Test::new("memory.hugetlb_private", || row(hugetlb, OK, OK)),
-    Test::new("memory.hugetlb_shared", || row(hugetlb_shared, OK, OK)),
+    Test::new("memory.transparent_huge_pages", || row(huge::thp, OK, OK)),
+    Test::new("memory.hugetlb_private", || row(huge::private, OK, OK)),
+    Test::new("memory.hugetlb_shared", || row(huge::shared, OK, OK)),
     Test::new("memory.memfd", || row(memfd, OK, OK)),
     Test::new("memory.memfd_read_only", || row(memfd_ro, OK, EFAULT)),
     Test::new("memory.memfd_private", || row(memfd_private, OK, OK)),
@@ -111,7 +112,7 @@ impl Piece {
         }
     }
 
-    fn with(area: Area, keep: impl Any) -> Self {
+    pub fn with(area: Area, keep: impl Any) -> Self {
         Piece {
             _keep: Some(Box::new(keep)),
             ..Self::of(area)
@@ -244,77 +245,6 @@ fn secret() -> Result<Piece, End> {
     }
 }
 
-/// From the end of one huge page to the start of the next.
-fn across(area: Area, keep: impl Any) -> Piece {
-    area.touch(1);
-    Piece {
-        offset: HUGE - 2 * PAGE + OFFSET,
-        ..Piece::with(area, keep)
-    }
-}
-
-fn huge_kib() -> Result<u64, End> {
-    let text = fs::read_to_string("/proc/self/smaps_rollup").must("reading smaps_rollup")?;
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("AnonHugePages:"));
-    let kib = kib.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse().ok());
-    kib.map_or_else(|| skip("smaps_rollup has no AnonHugePages"), Ok)
-}
-
-pub fn thp() -> Result<Piece, End> {
-    let area = Area::aligned(2 * HUGE, HUGE).must("mmap")?;
-    let before = huge_kib()?;
-    area.advise(0, 2 * HUGE, area::HUGEPAGE)
-        .must("madvise(MADV_HUGEPAGE)")?;
-    let piece = across(area, ());
-    let got = huge_kib()?.saturating_sub(before);
-    if got < 4096 {
-        return skip(format!("only {got} KiB of 4096 came as huge pages"));
-    }
-    Ok(piece)
-}
-
-/// Huge pages of the administrator, given back at the end.
-struct Reserved(String);
-
-const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
-
-impl Reserved {
-    /// Two to use, and as many for a fork that copies them.
-    fn four() -> Result<Self, End> {
-        let Ok(before) = fs::read_to_string(NR_HUGEPAGES) else {
-            return skip("the kernel has no huge pages");
-        };
-        fs::write(NR_HUGEPAGES, "4").must("writing nr_hugepages")?;
-        let reserved = Reserved(before);
-        let got = fs::read_to_string(NR_HUGEPAGES).must("reading nr_hugepages")?;
-        match got.trim() {
-            "4" => Ok(reserved),
-            got => skip(format!("the kernel found only {got} of 4 huge pages")),
-        }
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        let _ = fs::write(NR_HUGEPAGES, &self.0);
-    }
-}
-
-pub fn hugetlb() -> Result<Piece, End> {
-    let reserved = Reserved::four()?;
-    let area = Area::new(2 * HUGE, READ_WRITE, Of::HugeTlb).must("mmap(MAP_HUGETLB)")?;
-    Ok(across(area, reserved))
-}
-
-pub fn hugetlb_shared() -> Result<Piece, End> {
-    let reserved = Reserved::four()?;
-    let memfd = area::memfd(2 * HUGE, true).must("memfd_create(MFD_HUGETLB)")?;
-    let area = Area::new(2 * HUGE, READ_WRITE, Of::Shared(&memfd, 0)).must("mmap")?;
-    Ok(across(area, (memfd, reserved)))
-}
-
 const PRIVATE: (bool, i32) = (false, READ_WRITE);
 const PRIVATE_RO: (bool, i32) = (false, READ);
 const SHARED: (bool, i32) = (true, READ_WRITE);
@@ -430,7 +360,7 @@ fn answered() -> Result<Piece, End> {
     faults.watch(area.at(0), area.len()).must("watching")?;
     let server = std::thread::spawn(move || {
         while let Ok(Some(page)) = faults.wait(PATIENCE) {
-            if faults.answer(page, 1).is_err() {
+            if faults.answer(page, &[1]).is_err() {
                 return;
             }
         }

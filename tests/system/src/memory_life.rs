@@ -6,6 +6,7 @@
 //! page frame as when the key was made, the program and the HCA see one memory.
 
 use crate::check::{apart, fail, same, Check, End, Outcome};
+use crate::huge;
 use crate::memory_kinds::{self as kinds, pages, Piece};
 use crate::runner::Test;
 use crate::site::{alive, bound, refused, Holdings};
@@ -18,30 +19,30 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub const TESTS: &[Test] = &[
     Test::new("memory.munmap_of_anonymous", || munmap(kinds::anonymous)),
-    Test::new("memory.munmap_of_huge_pages", || munmap(kinds::thp)),
-    Test::new("memory.munmap_of_hugetlb", || munmap(kinds::hugetlb)),
+    Test::new("memory.munmap_of_huge_pages", || munmap(huge::thp)),
+    Test::new("memory.munmap_of_hugetlb", || munmap(huge::private)),
     Test::new("memory.munmap_of_memfd", || munmap(kinds::memfd)),
     Test::new("memory.munmap_and_close", munmap_and_close),
     Test::new("memory.mremap_of_anonymous", || mremap(kinds::anonymous)),
-    Test::new("memory.mremap_of_huge_pages", || mremap(kinds::thp)),
-    Test::new("memory.mremap_of_hugetlb", || mremap(kinds::hugetlb)),
+    Test::new("memory.mremap_of_huge_pages", || mremap(huge::thp)),
+    Test::new("memory.mremap_of_hugetlb", || mremap(huge::private)),
     Test::new("memory.mremap_of_memfd", || mremap(kinds::memfd)),
     Test::new("memory.dontneed_of_anonymous", || {
         dontneed(kinds::anonymous, false)
     }),
     Test::new("memory.dontneed_of_huge_pages", || {
-        dontneed(kinds::thp, false)
+        dontneed(huge::thp, false)
     }),
     Test::new("memory.dontneed_of_memfd", || dontneed(kinds::memfd, true)),
     Test::new("memory.truncate_of_memfd", truncate),
     Test::new("memory.fork_with_anonymous", || {
         fork(kinds::anonymous, false)
     }),
-    Test::new("memory.fork_with_huge_pages", || fork(kinds::thp, false)),
-    Test::new("memory.fork_with_hugetlb", || fork(kinds::hugetlb, false)),
+    Test::new("memory.fork_with_huge_pages", || fork(huge::thp, false)),
+    Test::new("memory.fork_with_hugetlb", || fork(huge::private, false)),
     Test::new("memory.fork_with_memfd", || fork(kinds::memfd, true)),
     Test::new("memory.fork_with_hugetlb_shared", || {
-        fork(kinds::hugetlb_shared, true)
+        fork(huge::shared, true)
     }),
     Test::new("memory.first_write_after_a_key_for_reading", first_write),
     Test::new("memory.first_write_to_a_file_after_it", first_write_to_file),

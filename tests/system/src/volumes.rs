@@ -2,7 +2,7 @@
 //! File systems to map files from.
 
 use crate::check::{fail, skip, Check, End};
-use rdsmr::errno::describe;
+use rdsmr::errno::{describe, ENODEV};
 use rdsmr::volume::private_mounts;
 use rdsmr::Volume;
 use std::fs::File;
@@ -57,10 +57,10 @@ fn image(kind: &str, mkfs: &[&str]) -> Result<Volume, End> {
     }
     let volume = Volume::image(kind, Path::new(IMAGE), Path::new(MOUNT_POINT));
     std::fs::remove_file(IMAGE).must("removing the image")?;
-    volume.or_else(|error| match error.to_string() {
-        text if text.contains("No such device") => skip(format!("no {kind} here: {text}")),
-        text => fail(format!("mounting {kind}"), "success", text),
-    })
+    match volume {
+        Err(error) if error.raw_os_error() == Some(ENODEV) => skip(format!("no {kind} here")),
+        volume => volume.must(format!("mounting {kind}")),
+    }
 }
 
 /// A new file with something in it, which has been written to the disk.

@@ -13,6 +13,7 @@ pub mod abi;
 pub mod addr;
 pub mod area;
 pub mod errno;
+pub mod fuse;
 pub mod hammer;
 pub mod kmod;
 pub mod kmsg;

@@ -113,9 +113,10 @@ impl Faults {
         Ok(Some(message.address / PAGE * PAGE))
     }
 
-    /// Give a page, with this value in every byte, and wake who waits for it.
-    pub fn answer(&self, page: u64, value: u8) -> io::Result<()> {
-        let content = [value; PAGE as usize];
+    /// Give a page that begins with `start`, and wake who waits for it.
+    pub fn answer(&self, page: u64, start: &[u8]) -> io::Result<()> {
+        let mut content = [0; PAGE as usize];
+        content[..start.len()].copy_from_slice(start);
         let mut copy = Copy {
             to: page,
             from: content.as_ptr() as u64,

@@ -2,7 +2,7 @@
 //! File systems for a while, seen by this process and its children only.
 
 use crate::check;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,18 +32,18 @@ impl Volume {
         Ok(Volume(at.to_path_buf()))
     }
 
-    /// What mkfs has made in a file. mount(8) finds a loop device for it, which
-    /// goes away with the mount.
+    /// What mkfs has made in a file, over a loop device that ends with the mount.
+    ///
+    /// Not by `mount -o loop`: it has the device open for writing meanwhile, and
+    /// not every kernel mounts what somebody else may write to.
     pub fn image(kind: &str, image: &Path, at: &Path) -> io::Result<Self> {
-        fs::create_dir_all(at)?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", kind, "-o", "loop"]).arg(image).arg(at);
-        let output = mount.output()?;
-        if output.status.success() {
-            return Ok(Volume(at.to_path_buf()));
-        }
-        let text = String::from_utf8_lossy(&output.stderr).trim().to_string();
-        Err(io::Error::other(text))
+        let device = losetup(&["-f".as_ref()])?;
+        let device = device.trim();
+        losetup(&[device.as_ref(), image.as_ref()])?;
+        let volume = Self::mount(kind, device, at, "");
+        // While it is mounted: its last user takes the device away.
+        losetup(&["-d".as_ref(), device.as_ref()])?;
+        volume
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -58,6 +58,16 @@ impl Drop for Volume {
             unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
         }
     }
+}
+
+/// losetup(8), and what it prints.
+fn losetup(args: &[&OsStr]) -> io::Result<String> {
+    let output = Command::new("losetup").args(args).output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    Err(io::Error::other(format!("losetup {args:?}: {text}")))
 }
 
 fn call(source: &str, at: &Path, kind: &str, flags: u64, data: &str) -> io::Result<()> {
