@@ -8,20 +8,24 @@
 
 mod blocked;
 mod ceiling;
+mod cgroup;
 mod check;
 mod compat;
 mod death;
 mod device;
+mod exact;
 mod free_mr;
 mod get_mr;
 mod get_mr_bad;
 mod hammer;
 mod huge;
+mod links;
 mod memlock;
 mod memory_kinds;
 mod memory_life;
 mod module;
 mod opts;
+mod plug;
 mod probe;
 mod quota;
 mod races;
@@ -55,7 +59,11 @@ const THEMES: &[&[Test]] = &[
     compat::TESTS,
     hammer::TESTS,
     device::TESTS,
+    plug::TESTS,
+    links::TESTS,
     ceiling::TESTS,
+    exact::TESTS,
+    cgroup::TESTS,
     module::TESTS,
 ];
 
