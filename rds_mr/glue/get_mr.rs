@@ -108,8 +108,8 @@ fn register(
     // Not before the pinning, which may take for ever.
     let deadline = *deadline.get_or_insert_with(params::deadline);
     let queue = device.queue(&pass)?;
-    let idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
     let dma = DmaPages::map(device.ib(), pages, span.offset(), span.bytes())?;
+    let idle = device.pool().take(&device.pd(&pass)?, span.pages())?;
     let mapped = idle.mr.map(dma, idle.byte)?;
     let cookie = Cookie::new(mapped.rkey(), mapped.base());
     let holdings = Holdings {

@@ -168,7 +168,7 @@ fn strike(way: Way, slow: u32) -> Result<Struck, End> {
     }
 }
 
-fn needs_hammer() -> Outcome {
+pub fn needs_hammer() -> Outcome {
     if Hammer::is_there() {
         Ok(())
     } else {

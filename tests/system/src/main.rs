@@ -6,23 +6,31 @@
 //! RDS_MR_PEER_ADDR, which they unplug. What a test cannot have it skips, with
 //! the reason.
 
+mod blocked;
 mod ceiling;
+mod cgroup;
 mod check;
 mod compat;
 mod death;
 mod device;
+mod exact;
 mod free_mr;
 mod get_mr;
 mod get_mr_bad;
 mod hammer;
 mod hca;
+mod huge;
 mod late;
 mod leak;
+mod links;
 mod memlock;
+mod memory_kinds;
+mod memory_life;
 mod module;
 mod observers;
 mod opts;
 mod order;
+mod plug;
 mod probe;
 mod quota;
 mod races;
@@ -35,6 +43,7 @@ mod sock_calls;
 mod sock_port;
 mod trace_order;
 mod victim;
+mod volumes;
 
 use runner::Test;
 use std::process::ExitCode;
@@ -50,8 +59,11 @@ const THEMES: &[&[Test]] = &[
     probe::TESTS,
     quota::TESTS,
     memlock::TESTS,
+    memory_kinds::TESTS,
+    memory_life::TESTS,
     death::TESTS,
     races::TESTS,
+    blocked::TESTS,
     compat::TESTS,
     hammer::TESTS,
     order::TESTS,
@@ -60,7 +72,11 @@ const THEMES: &[&[Test]] = &[
     hca::TESTS,
     revoked::TESTS,
     device::TESTS,
+    plug::TESTS,
+    links::TESTS,
     ceiling::TESTS,
+    exact::TESTS,
+    cgroup::TESTS,
     module::TESTS,
 ];
 

@@ -11,9 +11,11 @@
 
 pub mod abi;
 pub mod addr;
+pub mod area;
 pub mod death;
 pub mod errno;
 pub mod fd;
+pub mod fuse;
 pub mod hammer;
 pub mod inject;
 pub mod kmod;
@@ -23,13 +25,17 @@ pub mod process;
 pub mod socket;
 pub mod stat;
 pub mod trace;
+pub mod uffd;
+pub mod volume;
 
+pub use area::Area;
 pub use hammer::{Armed, Fault, Hammer};
 pub use mem::{Mapping, PAGE};
 pub use process::{spawn, Child, Link, Status};
 pub use socket::{Access, Socket};
-
 use std::io;
+pub use uffd::Faults;
+pub use volume::Volume;
 
 /// The result of a libc call that says -1 for "look at errno".
 pub(crate) fn check<T: PartialEq + From<i8>>(value: T) -> io::Result<T> {

@@ -50,12 +50,7 @@ impl Mapping {
 
     /// Memory that the kernel takes out of its own map and never pins.
     pub fn secret(bytes: u64) -> io::Result<Self> {
-        // SAFETY: takes no pointer; the descriptor that comes back is ours.
-        let file = unsafe {
-            let fd = check(libc::syscall(libc::SYS_memfd_secret, libc::O_CLOEXEC))?;
-            File::from_raw_fd(fd as i32)
-        };
-        Self::new(bytes, READ_WRITE, Some(file))
+        Self::new(bytes, READ_WRITE, Some(secret_file()?))
     }
 
     fn new(bytes: u64, prot: i32, file: Option<File>) -> io::Result<Self> {
@@ -163,6 +158,14 @@ impl Drop for Mapping {
         // SAFETY: the reservation of new(), less what truncate() gave back; the
         // borrows that bytes() and words() gave out have ended.
         unsafe { libc::munmap(self.base.sub(PAGE as usize).cast(), self.reserved) };
+    }
+}
+
+pub fn secret_file() -> io::Result<File> {
+    // SAFETY: takes no pointer; the descriptor that comes back is ours.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_memfd_secret, libc::O_CLOEXEC))?;
+        Ok(File::from_raw_fd(fd as i32))
     }
 }
 

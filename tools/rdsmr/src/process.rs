@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long one side of a [`Link`] waits for the other before it gives up.
@@ -234,6 +235,30 @@ pub fn become_user(uid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Become a user who keeps some of root's capabilities, by their bits.
+pub fn become_user_with(uid: u32, capabilities: u64) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    become_user(uid)?;
+    set_capabilities(capabilities)
+}
+
+/// Have these capabilities and no others; who has fewer cannot get them.
+pub fn set_capabilities(bits: u64) -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3`, and "myself".
+    const HEADER: [u32; 2] = [0x2008_0522, 0];
+    let half = |shift: u32| {
+        let half = (bits >> shift) as u32;
+        [half, half, 0]
+    };
+    let data = [half(0), half(32)];
+    // SAFETY: a live header and two live `struct __user_cap_data_struct`.
+    check(unsafe { libc::syscall(libc::SYS_capset, HEADER.as_ptr(), data.as_ptr()) })?;
+    Ok(())
+}
+
+pub const CAP_IPC_LOCK: u64 = 1 << 14;
+
 /// Set both limits of `RLIMIT_MEMLOCK`; `u64::MAX` is infinity.
 pub fn limit_memlock(bytes: u64) -> io::Result<()> {
     limit(libc::RLIMIT_MEMLOCK, bytes)
@@ -251,6 +276,44 @@ fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     // SAFETY: a live struct.
     check(unsafe { libc::setrlimit(what, &both) })?;
     Ok(())
+}
+
+static TICKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn tick(_: i32) {
+    TICKS.fetch_add(1, Relaxed);
+}
+
+/// Interrupt this process again and again, as a profiler does, and without
+/// SA_RESTART: every call that can be interrupted says EINTR.
+pub fn start_ticking(period: Duration) -> io::Result<()> {
+    // SAFETY: the handler only adds to an atomic, and the rest of the struct may
+    // be zero.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = tick as extern "C" fn(i32) as usize;
+        check(libc::sigaction(
+            libc::SIGALRM,
+            &action,
+            std::ptr::null_mut(),
+        ))?;
+    }
+    let period = libc::timeval {
+        tv_sec: period.as_secs() as i64,
+        tv_usec: period.subsec_micros().into(),
+    };
+    let timer = libc::itimerval {
+        it_interval: period,
+        it_value: period,
+    };
+    // SAFETY: a live struct.
+    check(unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const timer, 0) })?;
+    Ok(())
+}
+
+/// How often this process was interrupted by [`start_ticking`].
+pub fn ticks() -> u64 {
+    TICKS.load(Relaxed)
 }
 
 pub fn new_network_namespace() -> io::Result<()> {
