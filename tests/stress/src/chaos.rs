@@ -2,7 +2,8 @@
 //! What is done to the machine: verbs that fail, a device that goes away,
 //! groups with limits.
 
-use crate::plan::{Device, POINTS};
+use crate::events::POINTS;
+use crate::plan::Device;
 use crate::socks::address;
 use rdsmr::{Mapping, Socket, PAGE};
 use std::fs;

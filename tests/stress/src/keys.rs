@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The life of keys in a worker: registered, looked at, ended.
 
-use crate::ledger::{Global, Key, Of, Seen, State, KEYS};
-use crate::model::{self, judge, Conditions, Flaw, Must, Situation, Verdict};
-use crate::plan::{Get, Memory, Place};
-use crate::socks::Sock;
+use crate::ask::Asked;
+use crate::ledger::{Global, Key, State, KEYS};
+use crate::model::{self, Flaw, Must, Situation};
+use crate::plan::{Device, Get, Memory, Place};
+use crate::socks::{address, Sock};
 use crate::sys;
-use crate::worker::{describe_result, errno, wrong, Done, Outcome, Thread, Wrong};
+use crate::worker::{describe_result, errno, wrong, Done, Outcome, Thread};
 use rdsmr::abi::*;
 use rdsmr::addr::encode;
 use rdsmr::errno::*;
-use rdsmr::Socket;
+use rdsmr::{Mapping, Socket};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 
@@ -19,137 +20,7 @@ const NO_INDEX: u64 = 1 << 31;
 /// Of keys that cannot be freed, since nobody knows their cookies.
 const NAMELESS: u64 = 8;
 
-/// An error that is right, or a success that counts for nothing.
-pub fn no<T>(result: &Result<T, i32>) -> Done {
-    result
-        .as_ref()
-        .map_or_else(|errno| Done::Errno(*errno), |_| Done::No)
-}
-
-/// What can change under a call, as it was before it.
-#[derive(Clone, Copy)]
-pub struct Before {
-    faults: u64,
-    limited: bool,
-    calls: u64,
-    forks: u64,
-}
-
 impl Thread<'_> {
-    pub fn before(&self, sock: &Sock) -> Before {
-        Before {
-            faults: self.ledger().get(Global::Faults),
-            limited: self.limited(sock),
-            calls: self.ledger().get(Global::Calls),
-            forks: self.ledger().of(self.worker, Of::Reaped).load(SeqCst),
-        }
-    }
-
-    fn limited(&self, sock: &Sock) -> bool {
-        sock.facts.limited.load(SeqCst)
-            || self.ledger().of(self.worker, Of::Limited).load(SeqCst) != 0
-    }
-
-    pub fn faults_since(&self, before: Before) -> bool {
-        let now = self.ledger().get(Global::Faults);
-        now % 2 == 1 || now != before.faults
-    }
-
-    /// All children that may have inherited a socket by now had gone before.
-    fn childless_since(&self, before: Before) -> bool {
-        self.ledger().of(self.worker, Of::Forks).load(SeqCst) == before.forks
-    }
-
-    pub fn situation(&self, sock: &Sock, before: Before) -> Situation {
-        Situation {
-            unplugged: self.ledger().unplugged(sock.facts.place),
-            faults: self.faults_since(before),
-            limited: before.limited || self.limited(sock),
-            snatched: sock.facts.snatched.load(SeqCst),
-            unbound: !sock.facts.bound,
-            ..Default::default()
-        }
-    }
-
-    /// Ask the HCA through `sock`, and hold the answer against the model.
-    fn ask(
-        &self,
-        what: &str,
-        sock: &Sock,
-        key: Asked,
-        must: Must,
-        before: Before,
-    ) -> Result<Verdict, Wrong> {
-        let answer = errno(sock.socket.probe(key.cookie, key.offset));
-        let conditions = Conditions {
-            calls_since: self.ledger().get(Global::Calls) - before.calls,
-            unplugged: self.ledger().unplugged(sock.facts.place),
-            faults: self.faults_since(before),
-            contended: (key.contended)(),
-        };
-        if answer == Err(ENOTCONN) && sock.facts.snatched.load(SeqCst) {
-            return Ok(Verdict::Void);
-        }
-        let verdict = judge(must, answer, conditions);
-        self.ledger().count(match (verdict, must) {
-            (Verdict::Void, _) => Global::Void,
-            (_, Must::BeAlive) => Global::Alive,
-            (_, Must::BeDead) => Global::Dead,
-        });
-        if verdict == Verdict::Broken {
-            let got = format!(
-                "{answer:?} for cookie {:#x} with {conditions:?}",
-                key.cookie
-            );
-            return wrong(what, format!("{must:?}"), got);
-        }
-        Ok(verdict)
-    }
-
-    fn must_be_alive(
-        &self,
-        what: &str,
-        sock: &Sock,
-        key: Key<'_>,
-        seen: Seen,
-        offset: u64,
-    ) -> Result<Verdict, Wrong> {
-        let before = self.before(sock);
-        let contended = &|| key.seen() != seen;
-        self.ask(
-            what,
-            sock,
-            Asked {
-                cookie: seen.cookie,
-                offset,
-                contended,
-            },
-            Must::BeAlive,
-            before,
-        )
-    }
-
-    /// For who ended the key, at once.
-    pub fn must_be_dead(
-        &self,
-        what: &str,
-        sock: &Sock,
-        cookie: u64,
-        before: Before,
-    ) -> Result<Verdict, Wrong> {
-        self.ask(
-            what,
-            sock,
-            Asked {
-                cookie,
-                offset: 0,
-                contended: &|| false,
-            },
-            Must::BeDead,
-            before,
-        )
-    }
-
     pub fn empty_key(&self, from: u64, state: State) -> Option<Key<'_>> {
         (0..KEYS)
             .map(|n| self.ledger().key(self.worker, from.wrapping_add(n)))
@@ -157,77 +28,89 @@ impl Thread<'_> {
     }
 
     pub fn get(&self, sock: &Arc<Sock>, get: Get) -> Outcome {
-        let flaw = match (get.memory, get.place) {
-            (Memory::Nothing, _) => Flaw::NoBytes,
-            (Memory::TooLong, _) => Flaw::TooLong,
-            (_, Place::BadAddress) => Flaw::BadCookie,
-            (Memory::Hostile, _) => Flaw::MayFault,
-            _ => Flaw::None,
-        };
-        let bytes = match get.memory {
-            Memory::Nothing => 0,
-            Memory::TooLong => MAX_BYTES + 2 * rdsmr::PAGE,
-            _ => get.bytes,
-        };
         let nameless =
             get.place == Place::Nowhere && sock.facts.nameless.fetch_add(1, SeqCst) < NAMELESS;
-        let key = match get.place {
-            Place::BadAddress => None,
-            Place::Nowhere if nameless => None,
-            _ => match self.empty_key(get.offset, State::Registering) {
+        let key = if nameless || get.place == Place::BadAddress {
+            None
+        } else {
+            match self.entry_for(sock, get) {
                 Some(key) => Some(key),
                 None => return Ok(Done::No),
-            },
-        };
-        let (map, offset) = match get.memory {
-            Memory::Hostile => (&self.hostile, u64::MAX),
-            _ => (&self.site.arenas[self.worker as usize], get.offset),
-        };
-        if let Some(key) = key {
-            key.describe(sock.facts.place, sock.facts.id, offset, bytes, get.write);
-            if sock.facts.passed.load(SeqCst) {
-                key.pass();
             }
-            // From now on whoever takes the socket away finds the key.
-            if sock.facts.lost.load(SeqCst) {
-                key.forget();
-                return Ok(Done::No);
-            }
-        }
+        };
         let before = self.before(sock);
         let surely_unplugged = self.ledger().surely_unplugged(sock.facts.place);
         let args = GetMrArgs {
-            addr: map.at(get.offset),
-            bytes,
+            addr: self.memory(get).at(get.offset),
+            bytes: bytes(get),
             cookie_addr: match get.place {
                 Place::BadAddress => 8,
+                // The kernel itself writes it there: whoever is killed before
+                // the call is back has left it.
                 _ => key.map_or(0, |key| key.cookie_addr()),
             },
             flags: if get.write { RDS_RDMA_READWRITE } else { 0 },
         };
         self.ledger().count(Global::Calls);
-        let result = errno(
-            self.fail
-                .with(get.no_memory, || call(&sock.socket, args, get.for_dest)),
-        );
+        let made = || call(&sock.socket, args, get.for_dest);
+        let result = errno(self.fail.with(get.no_memory, made));
         let now = Situation {
             surely_unplugged,
             no_memory: get.no_memory,
             ..self.situation(sock, before)
         };
-        let outcome = self.right("GET_MR", &model::get_mr(flaw, now), result);
-        let Some(key) = key else { return outcome };
-        if !matches!(outcome, Ok(Done::Yes)) {
-            key.forget();
-            return outcome;
+        let outcome = self.right("GET_MR", &model::get_mr(flaw(get), now), result);
+        match (key, &outcome) {
+            (Some(key), Ok(Done::Yes)) => self.got(sock, key, get),
+            (Some(key), _) => {
+                key.forget();
+                outcome
+            }
+            (None, _) => outcome,
         }
+    }
+
+    fn memory(&self, get: Get) -> &Mapping {
+        match get.memory {
+            Memory::Hostile => &self.hostile,
+            _ => &self.site.arenas[self.worker as usize],
+        }
+    }
+
+    /// An entry for a key of `sock`. None if there is no room, or the socket is
+    /// about to be closed: from then on whoever takes it away finds the key.
+    fn entry_for(&self, sock: &Sock, get: Get) -> Option<Key<'_>> {
+        let key = self.empty_key(get.offset, State::Registering)?;
+        let offset = if get.memory == Memory::Hostile {
+            u64::MAX
+        } else {
+            get.offset
+        };
+        key.describe(
+            sock.facts.place,
+            sock.facts.id,
+            offset,
+            bytes(get),
+            get.write,
+        );
+        if sock.facts.passed.load(SeqCst) {
+            key.pass();
+        }
+        if sock.facts.lost.load(SeqCst) {
+            key.forget();
+            return None;
+        }
+        Some(key)
+    }
+
+    fn got(&self, sock: &Sock, key: Key<'_>, get: Get) -> Outcome {
         let Some(seen) = key.turned(State::Registering, State::Live) else {
             // Its socket closes with us, or has.
             key.forget();
             return Ok(Done::Yes);
         };
         if get.verify {
-            self.must_be_alive("a key after GET_MR", sock, key, seen, bytes - 1)?;
+            self.must_be_alive("a key after GET_MR", sock, key, seen, bytes(get) - 1)?;
         }
         Ok(Done::Yes)
     }
@@ -301,16 +184,6 @@ impl Thread<'_> {
         }
     }
 
-    /// A live key of another worker, on the device of `sock`.
-    fn foreign(&self, sock: &Sock, worker: u64, from: u64) -> Option<(Key<'_>, Seen)> {
-        if worker == self.worker || !sock.facts.bound {
-            return None;
-        }
-        let keys = (0..KEYS).map(|n| self.ledger().key(worker, from.wrapping_add(n)));
-        let mut seen = keys.map(|key| (key, key.seen()));
-        seen.find(|(_, seen)| seen.state() == State::Live && seen.place == sock.facts.place)
-    }
-
     pub fn free_foreign(&self, sock: &Sock, worker: u64, from: u64) -> Outcome {
         let Some((_, seen)) = self.foreign(sock, worker, from) else {
             return Ok(Done::No);
@@ -329,42 +202,6 @@ impl Thread<'_> {
                 describe_result(&result),
             ),
         }
-    }
-
-    pub fn probe_foreign(&self, sock: &Sock, worker: u64, from: u64) -> Outcome {
-        let Some((key, seen)) = self.foreign(sock, worker, from) else {
-            return Ok(Done::No);
-        };
-        let dying = self.ledger().of(worker, Of::Dying);
-        let contended = &|| key.seen() != seen || dying.load(SeqCst) != 0;
-        let asked = Asked {
-            cookie: seen.cookie,
-            offset: 0,
-            contended,
-        };
-        self.ask(
-            "a key of another worker",
-            sock,
-            asked,
-            Must::BeAlive,
-            self.before(sock),
-        )?;
-        Ok(Done::Yes)
-    }
-
-    pub fn probe_own(&self, from: u64) -> Outcome {
-        let keys = (0..KEYS).map(|n| self.ledger().key(self.worker, from.wrapping_add(n)));
-        let mut live = keys
-            .map(|key| (key, key.seen()))
-            .filter(|(_, seen)| seen.state() == State::Live);
-        let Some((key, seen)) = live.next() else {
-            return Ok(Done::No);
-        };
-        let Some(sock) = self.sock_of(key) else {
-            return Ok(Done::No);
-        };
-        self.must_be_alive("a key that nobody has ended", &sock, key, seen, 0)?;
-        Ok(Done::Yes)
     }
 
     /// Say that the keys of a socket end with it. Returns the cookies of those
@@ -440,12 +277,22 @@ impl Thread<'_> {
     }
 }
 
-/// A question to the HCA.
-struct Asked<'a> {
-    cookie: u64,
-    offset: u64,
-    /// Asked after the answer.
-    contended: &'a dyn Fn() -> bool,
+fn flaw(get: Get) -> Flaw {
+    match (get.memory, get.place) {
+        (Memory::Nothing, _) => Flaw::NoBytes,
+        (Memory::TooLong, _) => Flaw::TooLong,
+        (_, Place::BadAddress) => Flaw::BadCookie,
+        (Memory::Hostile, _) => Flaw::MayFault,
+        _ => Flaw::None,
+    }
+}
+
+fn bytes(get: Get) -> u64 {
+    match get.memory {
+        Memory::Nothing => 0,
+        Memory::TooLong => MAX_BYTES + 2 * rdsmr::PAGE,
+        _ => get.bytes,
+    }
 }
 
 fn call(socket: &Socket, args: GetMrArgs, for_dest: bool) -> std::io::Result<()> {
@@ -453,7 +300,7 @@ fn call(socket: &Socket, args: GetMrArgs, for_dest: bool) -> std::io::Result<()>
         return socket.get_mr_args(&args);
     }
     let mut dest = [0; 128];
-    let name = encode(crate::socks::address(crate::plan::Device::Peer));
+    let name = encode(address(Device::Peer));
     dest[..name.len()].copy_from_slice(&name);
     let args = GetMrForDestArgs { dest, mr: args };
     socket.setsockopt(SOL_RDS, RDS_GET_MR_FOR_DEST, args.as_bytes())

@@ -6,8 +6,12 @@
 //! RDS_MR_ADDR and another one at RDS_MR_PEER_ADDR, which it unplugs. The seed
 //! decides who does what in which order; the scheduler decides the rest.
 
+mod ask;
+mod calls;
 mod chaos;
+mod events;
 mod keys;
+mod killing;
 mod kin;
 mod ledger;
 mod model;
@@ -19,7 +23,7 @@ mod supervisor;
 mod sys;
 mod worker;
 
-use crate::ledger::{Global, Ledger};
+use crate::ledger::Ledger;
 use crate::report::{Can, Counts, Tap};
 use crate::supervisor::Supervisor;
 use crate::worker::{Site, ARENA};
@@ -116,38 +120,17 @@ fn races(site: &Site, secs: u64, tap: &mut Tap) -> io::Result<(Can, Counts)> {
 
 /// A run in which half of it never took place shows nothing.
 fn everything_took_place(site: &Site, can: Can, counts: &Counts) -> Result<(), String> {
-    let of = |what| site.ledger.get(what);
-    let mut all = report::kinds(site);
-    all.extend([
-        ("verdict alive", of(Global::Alive)),
-        ("verdict dead", of(Global::Dead)),
-        ("verdict dead after a kill", of(Global::DeadByKill)),
-        ("kill", counts.kills),
-        ("unplug", counts.unplugs),
-    ]);
-    if can.faults {
-        all.push(("failing verb", counts.faults));
-    }
-    if can.groups {
-        all.push(("move to another group", counts.moves));
-    }
-    if can.hammer {
-        all.push(("kill under the hammer", of(Global::Hammered)));
-    }
+    let all = report::what_took_place(site, can, counts);
     let text: Vec<String> = all
         .iter()
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     println!("# {}", text.join(", "));
-    let never: Vec<&str> = all
-        .iter()
-        .filter(|(_, count)| *count == 0)
-        .map(|(name, _)| *name)
-        .collect();
-    if never.is_empty() {
+    let missing = report::missing(site, can, counts);
+    if missing.is_empty() {
         Ok(())
     } else {
-        Err(format!("never: {}", never.join(", ")))
+        Err(format!("never: {}", missing.join(", ")))
     }
 }
 

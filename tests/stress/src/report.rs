@@ -60,11 +60,39 @@ pub fn slow(what: &str, time: Duration) {
     }
 }
 
-/// How often each kind of action went through.
-pub fn kinds(site: &Site) -> Vec<(&'static str, u64)> {
-    (0..)
+/// How often everything took place that can, on this machine.
+pub fn what_took_place(site: &Site, can: Can, counts: &Counts) -> Vec<(&'static str, u64)> {
+    let of = |what| site.ledger.get(what);
+    let done = |number| site.ledger.done(number).load(SeqCst);
+    let mut all: Vec<_> = (0..)
         .zip(KINDS)
-        .map(|(number, name)| (*name, site.ledger.done(number).load(SeqCst)))
+        .map(|(number, name)| (*name, done(number)))
+        .collect();
+    all.extend([
+        ("verdict alive", of(Global::Alive)),
+        ("verdict dead", of(Global::Dead)),
+        ("verdict dead after a kill", of(Global::DeadByKill)),
+        ("kill", counts.kills),
+        ("unplug", counts.unplugs),
+    ]);
+    let here = [
+        (can.faults, "failing verb", counts.faults),
+        (can.groups, "move to another group", counts.moves),
+        (can.hammer, "kill under the hammer", of(Global::Hammered)),
+    ];
+    all.extend(
+        here.iter()
+            .filter(|(can, ..)| *can)
+            .map(|(_, name, count)| (*name, *count)),
+    );
+    all
+}
+
+/// What has not taken place.
+pub fn missing(site: &Site, can: Can, counts: &Counts) -> Vec<&'static str> {
+    let all = what_took_place(site, can, counts).into_iter();
+    all.filter(|(_, count)| *count == 0)
+        .map(|(name, _)| name)
         .collect()
 }
 

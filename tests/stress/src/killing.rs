@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+//! kill -9 of a worker, and what must hold when wait() is back.
+
+use crate::ledger::{device_at, Global, Key, Of, State};
+use crate::model::{judge, Conditions, Must, Verdict, OWNED_BY_MEMORY};
+use crate::plan::Device;
+use crate::supervisor::{broken, Supervisor, PATIENCE, TICK};
+use crate::sys;
+use crate::worker::errno;
+use rdsmr::Hammer;
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// Keys of a dead owner that are asked about.
+const SAMPLE: usize = 6;
+/// After the end, look at the memory so often, with such a pause.
+const LOOKS: u32 = 15;
+const PAUSE: Duration = Duration::from_millis(2);
+const CHUNK: u64 = 16 << 10;
+
+impl Supervisor<'_> {
+    /// Kill a worker, and look at what it has left when wait() is back.
+    pub fn kill(&mut self, worker: u64, hammer: bool) -> io::Result<()> {
+        if self.workers[worker as usize].ended {
+            return Ok(());
+        }
+        let ledger = &self.site.ledger;
+        let hammer = if hammer { self.hammer(worker)? } else { None };
+        let faults = ledger.get(Global::Faults);
+        ledger.of(worker, Of::Dying).store(1, SeqCst);
+        let pid = self.workers[worker as usize].pid;
+        sys::kill(pid);
+        let status = sys::wait(pid)?;
+        if status != 128 + libc::SIGKILL && !ledger.stopping() {
+            return Err(broken(format!(
+                "worker {worker} was killed, and ended with status {status}"
+            )));
+        }
+        let calm = faults % 2 == 0;
+        if calm {
+            self.memory_is_quiet(worker, hammer.is_some())?;
+            self.keys_are_dead(worker)?;
+        }
+        if let Some(hammer) = hammer {
+            hammer.stop()?;
+        }
+        self.counts.kills += 1;
+        self.end_group(pid)?;
+        ledger.of(worker, Of::Life).fetch_add(1, SeqCst);
+        self.start(worker)
+    }
+
+    /// Let a peer write to a key of the worker, without end. None if there is no
+    /// hammer, or no key for it.
+    fn hammer(&self, worker: u64) -> io::Result<Option<Hammer>> {
+        if !Hammer::is_there() {
+            return Ok(None);
+        }
+        let ledger = &self.site.ledger;
+        let good =
+            |key: &Key<'_>| key.seen().state() == State::Live && !ledger.unplugged(key.place());
+        let mut keys = ledger
+            .keys(worker)
+            .filter(good)
+            .filter_map(|key| Some((key.cookie(), key.writable()?)));
+        let Some((cookie, (_, bytes))) = keys.next() else {
+            return Ok(None);
+        };
+        let hammer = Hammer::open()?;
+        // The key may be ended at any moment, and be one of another device.
+        let started = hammer.start(cookie, bytes, bytes.min(CHUNK) as u32).is_ok();
+        Ok(started.then_some(hammer))
+    }
+
+    /// Does something other than the owner's life keep this key alive?
+    fn held_by_others(&self, worker: u64, key: &Key<'_>) -> bool {
+        let of = |what| self.site.ledger.of(worker, what).load(SeqCst);
+        !OWNED_BY_MEMORY && (key.is_passed() || of(Of::Forks) != of(Of::Reaped))
+    }
+
+    /// Not one byte changes any more.
+    fn memory_is_quiet(&mut self, worker: u64, hammered: bool) -> io::Result<()> {
+        if self
+            .site
+            .ledger
+            .keys(worker)
+            .any(|key| key.writable().is_some() && self.held_by_others(worker, &key))
+        {
+            return Ok(());
+        }
+        let arena = &self.site.arenas[worker as usize];
+        let after = arena.snapshot();
+        for _ in 0..LOOKS {
+            if let Some(offset) = arena.changed_since(&after) {
+                return Err(broken(format!(
+                    "memory of worker {worker}, which was killed and waited for\nexpected: not one byte changes\ngot: byte {offset} changed"
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        if hammered {
+            self.site.ledger.count(Global::Hammered);
+        }
+        Ok(())
+    }
+
+    fn keys_are_dead(&mut self, worker: u64) -> io::Result<()> {
+        let ledger = &self.site.ledger;
+        let owned = |key: &Key<'_>| {
+            !matches!(
+                key.seen().state(),
+                State::Empty | State::Kins | State::Doubtful
+            )
+        };
+        let keys = ledger
+            .keys(worker)
+            .filter(|key| owned(key) && key.cookie() != 0)
+            .take(SAMPLE);
+        let calls = ledger.get(Global::Calls);
+        for key in keys {
+            let place = key.place();
+            let prober = match (device_at(place), &self.peer) {
+                (Device::Here, _) => &self.here,
+                (Device::Peer, Some((socket, incarnation))) if place >> 1 == *incarnation => socket,
+                _ => continue,
+            };
+            let answer = errno(prober.probe(key.cookie(), 0));
+            let conditions = Conditions {
+                calls_since: ledger.get(Global::Calls) - calls,
+                contended: self.held_by_others(worker, &key),
+                ..Default::default()
+            };
+            match judge(Must::BeDead, answer, conditions) {
+                Verdict::Holds => drop(ledger.count(Global::DeadByKill)),
+                Verdict::Void => drop(ledger.count(Global::Void)),
+                Verdict::Broken => {
+                    return Err(broken(format!(
+                        "a key of worker {worker}, which was killed and waited for\nexpected: {:?}\ngot: {answer:?} for cookie {:#x} in state {:?}",
+                        Must::BeDead,
+                        key.cookie(),
+                        key.seen().state()
+                    )))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kill and wait for whatever is left of a worker's children.
+    fn end_group(&self, leader: i32) -> io::Result<()> {
+        let end = Instant::now() + PATIENCE;
+        sys::kill(-leader);
+        loop {
+            match sys::has_ended(-leader) {
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(_) if Instant::now() > end => {
+                    return Err(broken(format!("children of {leader} do not die")))
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => std::thread::sleep(TICK),
+            }
+        }
+    }
+}
