@@ -38,6 +38,7 @@ pub enum Global {
     Dead,
     Void,
     Hammered,
+    HammeredFree,
     /// Keys whose owner was killed, and that were found dead.
     DeadByKill,
 }

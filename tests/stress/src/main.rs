@@ -10,6 +10,7 @@ mod ask;
 mod calls;
 mod chaos;
 mod events;
+mod hammering;
 mod keys;
 mod killing;
 mod kin;

@@ -93,6 +93,8 @@ pub enum Action {
     Close { socket: u64, verify: bool, no_memory: bool },
     /// Close under the hands of the threads that are using it.
     Snatch { socket: u64 },
+    /// A key that is freed while a peer writes to it.
+    Hammer { socket: u64 },
     Fork { socket: u64, key: u64, kin: Kin },
     Pass { socket: u64, worker: u64 },
     Receive { socket: u64 },
@@ -103,7 +105,7 @@ pub enum Action {
 #[rustfmt::skip]
 pub const KINDS: &[&str] = &[
     "Open", "OpenUnbound", "BindAgain", "Connect", "Names", "Get", "Free", "FreeTwice", "FreeNonsense",
-    "FreeForeign", "Probe", "ProbeForeign", "SetQuota", "GetQuota", "Revoked", "Dup", "Close", "Snatch",
+    "FreeForeign", "Probe", "ProbeForeign", "SetQuota", "GetQuota", "Revoked", "Dup", "Close", "Snatch", "Hammer",
     "Fork", "Pass", "Receive", "Disturb",
 ];
 
@@ -227,7 +229,8 @@ impl Plan {
                 kin: self.kin(),
             },
             89 | 90 => Action::Pass { socket, worker },
-            91..=93 => Action::Receive { socket },
+            91 | 92 => Action::Receive { socket },
+            93 => Action::Hammer { socket },
             _ => self.disturb(),
         }
     }

@@ -64,10 +64,10 @@ pub fn slow(what: &str, time: Duration) {
 pub fn what_took_place(site: &Site, can: Can, counts: &Counts) -> Vec<(&'static str, u64)> {
     let of = |what| site.ledger.get(what);
     let done = |number| site.ledger.done(number).load(SeqCst);
-    let mut all: Vec<_> = (0..)
+    let kinds = (0..)
         .zip(KINDS)
-        .map(|(number, name)| (*name, done(number)))
-        .collect();
+        .filter(|(_, name)| can.hammer || **name != "Hammer");
+    let mut all: Vec<_> = kinds.map(|(number, name)| (*name, done(number))).collect();
     all.extend([
         ("verdict alive", of(Global::Alive)),
         ("verdict dead", of(Global::Dead)),
@@ -79,6 +79,11 @@ pub fn what_took_place(site: &Site, can: Can, counts: &Counts) -> Vec<(&'static 
         (can.faults, "failing verb", counts.faults),
         (can.groups, "move to another group", counts.moves),
         (can.hammer, "kill under the hammer", of(Global::Hammered)),
+        (
+            can.hammer,
+            "FREE_MR under the hammer",
+            of(Global::HammeredFree),
+        ),
     ];
     all.extend(
         here.iter()

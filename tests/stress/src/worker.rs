@@ -162,6 +162,7 @@ impl Thread<'_> {
             Action::Dup { socket } => self.on(socket, |sock| self.dup(socket, sock)),
             Action::Close { socket, verify, no_memory } => self.close(self.socks.put(socket, None), verify, no_memory),
             Action::Snatch { socket } => self.on(socket, |sock| self.snatch(socket, sock)),
+            Action::Hammer { socket } => self.on(socket, |sock| self.hammer(sock)),
             Action::Fork { socket, key, kin } => self.on(socket, |sock| self.fork(sock, key, kin)),
             Action::Pass { socket, worker } => self.on(socket, |sock| self.pass(sock, worker)),
             Action::Receive { socket } => self.receive(socket),
