@@ -18,7 +18,8 @@ impl Thread<'_> {
         let result = self.fail.with(no_memory, || errno(Socket::new()));
         let socket = match result {
             Ok(socket) => socket,
-            Err(ENOMEM | ENOBUFS) if no_memory => return Ok(Done::Errno(ENOMEM)),
+            // ENFILE is what the socket layer makes of an inode that it cannot have.
+            Err(ENOMEM | ENOBUFS | libc::ENFILE) if no_memory => return Ok(Done::Errno(ENOMEM)),
             Err(_) => return wrong("socket", "success", describe_result(&result)),
         };
         let bound = self

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Keys of a dead owner that are asked about.
 const SAMPLE: usize = 6;
+/// Keys that a hammer is tried at.
+const TRIES: usize = 8;
 /// After the end, look at the memory so often, with such a pause.
 const LOOKS: u32 = 15;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -39,10 +41,15 @@ impl Supervisor<'_> {
         }
         let calm = faults % 2 == 0;
         if calm {
-            self.memory_is_quiet(worker, hammer.is_some())?;
+            if let Some((_, key)) = &hammer {
+                if !self.held_by_others(worker, key) {
+                    self.memory_is_quiet(worker)?;
+                    ledger.count(Global::Hammered);
+                }
+            }
             self.keys_are_dead(worker)?;
         }
-        if let Some(hammer) = hammer {
+        if let Some((hammer, _)) = hammer {
             hammer.stop()?;
         }
         self.counts.kills += 1;
@@ -52,25 +59,28 @@ impl Supervisor<'_> {
     }
 
     /// Let a peer write to a key of the worker, without end. None if there is no
-    /// hammer, or no key for it.
-    fn hammer(&self, worker: u64) -> io::Result<Option<Hammer>> {
+    /// hammer, or no key for it: keys may be ended at any moment.
+    fn hammer(&self, worker: u64) -> io::Result<Option<(Hammer, Key<'_>)>> {
         if !Hammer::is_there() {
             return Ok(None);
         }
         let ledger = &self.site.ledger;
-        let good =
-            |key: &Key<'_>| key.seen().state() == State::Live && !ledger.unplugged(key.place());
-        let mut keys = ledger
-            .keys(worker)
-            .filter(good)
-            .filter_map(|key| Some((key.cookie(), key.writable()?)));
-        let Some((cookie, (_, bytes))) = keys.next() else {
-            return Ok(None);
+        let good = |key: &Key<'_>| {
+            key.seen().state() == State::Live
+                && !ledger.unplugged(key.place())
+                && !self.held_by_others(worker, key)
         };
-        let hammer = Hammer::open()?;
-        // The key may be ended at any moment, and be one of another device.
-        let started = hammer.start(cookie, bytes, bytes.min(CHUNK) as u32).is_ok();
-        Ok(started.then_some(hammer))
+        for key in ledger.keys(worker).filter(good).take(TRIES) {
+            let Some((_, bytes)) = key.writable() else {
+                continue;
+            };
+            let hammer = Hammer::open()?;
+            let chunk = bytes.min(CHUNK) as u32;
+            if hammer.start(key.cookie(), bytes, chunk).is_ok() {
+                return Ok(Some((hammer, key)));
+            }
+        }
+        Ok(None)
     }
 
     /// Does something other than the owner's life keep this key alive?
@@ -79,16 +89,8 @@ impl Supervisor<'_> {
         !OWNED_BY_MEMORY && (key.is_passed() || of(Of::Forks) != of(Of::Reaped))
     }
 
-    /// Not one byte changes any more.
-    fn memory_is_quiet(&mut self, worker: u64, hammered: bool) -> io::Result<()> {
-        if self
-            .site
-            .ledger
-            .keys(worker)
-            .any(|key| key.writable().is_some() && self.held_by_others(worker, &key))
-        {
-            return Ok(());
-        }
+    /// Not one byte changes any more: a peer has written to it all the time.
+    fn memory_is_quiet(&self, worker: u64) -> io::Result<()> {
         let arena = &self.site.arenas[worker as usize];
         let after = arena.snapshot();
         for _ in 0..LOOKS {
@@ -99,13 +101,10 @@ impl Supervisor<'_> {
             }
             std::thread::sleep(PAUSE);
         }
-        if hammered {
-            self.site.ledger.count(Global::Hammered);
-        }
         Ok(())
     }
 
-    fn keys_are_dead(&mut self, worker: u64) -> io::Result<()> {
+    fn keys_are_dead(&self, worker: u64) -> io::Result<()> {
         let ledger = &self.site.ledger;
         let owned = |key: &Key<'_>| {
             !matches!(
