@@ -20,6 +20,7 @@ pub fn no<T>(result: &Result<T, i32>) -> Done {
 pub struct Before {
     faults: u64,
     limited: bool,
+    limits: u64,
     calls: u64,
     forks: u64,
 }
@@ -37,6 +38,7 @@ impl Thread<'_> {
         Before {
             faults: self.ledger().get(Global::Faults),
             limited: self.limited(sock),
+            limits: self.ledger().get(Global::Limits),
             calls: self.ledger().get(Global::Calls),
             forks: self.ledger().of(self.worker, Of::Reaped).load(SeqCst),
         }
@@ -61,7 +63,9 @@ impl Thread<'_> {
         Situation {
             unplugged: self.ledger().unplugged(sock.facts.place),
             faults: self.faults_since(before),
-            limited: before.limited || self.limited(sock),
+            limited: before.limited
+                || self.limited(sock)
+                || before.limits != self.ledger().get(Global::Limits),
             snatched: sock.facts.snatched.load(SeqCst),
             unbound: !sock.facts.bound,
             ..Default::default()

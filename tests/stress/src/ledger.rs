@@ -29,6 +29,8 @@ pub enum Global {
     Faults,
     /// Incarnation of the peer device; odd while it may be away.
     Peer,
+    /// Changes of limits of groups, and of who is in which.
+    Limits,
     /// GET_MRs that have begun.
     Calls,
     /// Somebody writes, or has written, the note.
@@ -52,7 +54,7 @@ pub enum Of {
     /// Children, begun and gone.
     Forks,
     Reaped,
-    /// Its group has a limit, or had one.
+    /// Its group has a limit, or is about to change.
     Limited,
 }
 

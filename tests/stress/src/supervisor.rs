@@ -270,6 +270,7 @@ impl<'a> Supervisor<'a> {
         }
         let limited = self.site.ledger.of(worker, Of::Limited);
         limited.store(1, SeqCst);
+        self.site.ledger.count(Global::Limits);
         self.groups
             .enter(group, self.workers[worker as usize].pid)?;
         self.workers[worker as usize].group = Some(group);
@@ -296,6 +297,7 @@ impl<'a> Supervisor<'a> {
             })
         };
         tell(true);
+        self.site.ledger.count(Global::Limits);
         self.groups.limit(group, objects);
         tell(objects != 0);
         self.limits[group as usize] = objects != 0;
