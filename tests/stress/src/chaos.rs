@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is done to the machine: verbs that fail, a device that goes away,
-//! groups with limits.
+//! What is done to the machine: verbs that fail, groups with limits.
 
 use crate::events::POINTS;
 use crate::plan::Device;
@@ -9,14 +8,11 @@ use rdsmr::{Mapping, Socket, PAGE};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 const FAIL_FUNCTION: &str = "/sys/kernel/debug/fail_function";
 const FAIL_SLAB: &str = "/sys/kernel/debug/failslab";
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// A limit for what must come to an end; no measure of anything.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn say(what: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
@@ -93,50 +89,6 @@ impl Faults {
     }
 }
 
-/// The device that goes and comes.
-pub struct Peer {
-    ibdev: String,
-    netdev: String,
-}
-
-impl Peer {
-    pub fn new() -> Self {
-        let setting =
-            |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_string());
-        Peer {
-            ibdev: setting("RDS_MR_PEER_IBDEV", "rxe1"),
-            netdev: setting("RDS_MR_PEER_NETDEV", "veth1"),
-        }
-    }
-
-    pub fn unplug(&self) -> io::Result<()> {
-        rdma(&["link", "delete", &self.ibdev])
-    }
-
-    /// Not back before a key can be had there.
-    pub fn replug(&self) -> io::Result<Socket> {
-        rdma(&[
-            "link",
-            "add",
-            &self.ibdev,
-            "type",
-            "rxe",
-            "netdev",
-            &self.netdev,
-        ])?;
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match prober(Device::Peer) {
-                Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
-                result => {
-                    return result
-                        .map_err(|error| say("a socket on the device that is back", error))
-                }
-            }
-        }
-    }
-}
-
 /// A socket for questions, on a device that works.
 pub fn prober(device: Device) -> io::Result<Socket> {
     let socket = Socket::bound(address(device))?;
@@ -145,29 +97,6 @@ pub fn prober(device: Device) -> io::Result<Socket> {
     socket.probe(cookie, 0)?;
     socket.free_mr(cookie, 0)?;
     Ok(socket)
-}
-
-/// rdma(8), which must come back.
-fn rdma(args: &[&str]) -> io::Result<()> {
-    let what = format!("rdma {}", args.join(" "));
-    let mut child = Command::new("rdma")
-        .args(args)
-        .stdout(Stdio::null())
-        .spawn()
-        .map_err(|error| say(&what, error))?;
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match child.try_wait()? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(io::Error::other(format!("{what}: {status}"))),
-            None if Instant::now() > end => {
-                return Err(io::Error::other(format!(
-                    "{what}: not back after {PATIENCE:?}"
-                )))
-            }
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
-    }
 }
 
 /// Two control groups, if there are any.

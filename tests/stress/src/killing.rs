@@ -33,8 +33,17 @@ impl Supervisor<'_> {
         ledger.of(worker, Of::Dying).store(1, SeqCst);
         let pid = self.workers[worker as usize].pid;
         sys::kill(pid);
-        let status = sys::wait(pid)?;
-        if status != 128 + libc::SIGKILL && !ledger.stopping() {
+        let Some(status) = sys::wait_for(pid, PATIENCE)? else {
+            return Err(broken(format!(
+                "worker {worker}, which was killed\nexpected: it dies\ngot: it is there after {PATIENCE:?}"
+            )));
+        };
+        if ledger.stopping() {
+            // It has failed; what it believed is still wanted.
+            self.workers[worker as usize].ended = true;
+            return Ok(());
+        }
+        if status != 128 + libc::SIGKILL {
             return Err(broken(format!(
                 "worker {worker} was killed, and ended with status {status}"
             )));
@@ -119,9 +128,9 @@ impl Supervisor<'_> {
         let calls = ledger.get(Global::Calls);
         for key in keys {
             let place = key.place();
-            let prober = match (device_at(place), &self.peer) {
+            let prober = match (device_at(place), self.peer.prober()) {
                 (Device::Here, _) => &self.here,
-                (Device::Peer, Some((socket, incarnation))) if place >> 1 == *incarnation => socket,
+                (Device::Peer, Some(socket)) if !ledger.unplugged(place) => socket,
                 _ => continue,
             };
             let answer = errno(prober.probe(key.cookie(), 0));

@@ -17,6 +17,7 @@ mod kin;
 mod ledger;
 mod model;
 mod plan;
+mod plug;
 mod report;
 mod rng;
 mod socks;

@@ -2,11 +2,12 @@
 //! Starts the workers, does to them what the plan says, and looks at what the
 //! dead have left.
 
-use crate::chaos::{prober, Faults, Groups, Peer};
+use crate::chaos::{prober, Faults, Groups};
 use crate::events::{Chaos, Event, POINTS};
 use crate::ledger::{Global, Of};
 use crate::model::{judge, Conditions, Must, Verdict};
 use crate::plan::Device;
+use crate::plug::Plug;
 use crate::report::{self, Counts};
 use crate::sys;
 use crate::worker::{self, errno, Site};
@@ -28,27 +29,22 @@ pub struct Worker {
     pub ended: bool,
 }
 
-/// The end of a period, and what to do then.
-#[derive(Debug)]
-enum Later {
-    Lift,
-    Replug,
-}
-
 pub struct Supervisor<'a> {
     pub site: &'a Site,
     pub workers: Vec<Worker>,
     pub here: Socket,
-    /// With the incarnation of the device that it is for.
-    pub peer: Option<(Socket, u64)>,
-    device: Peer,
+    pub peer: Plug,
     faults: Faults,
     groups: Groups,
     limits: [bool; 2],
     /// What is armed now.
     armed: Option<usize>,
-    later: Vec<(Instant, Later)>,
+    lift_at: Option<Instant>,
     pub counts: Counts,
+}
+
+fn is_dereg(point: usize) -> bool {
+    POINTS[point].ends_with("dereg_mr")
 }
 
 /// What went wrong outside of the workers.
@@ -62,13 +58,12 @@ impl<'a> Supervisor<'a> {
             site,
             workers: Vec::new(),
             here: prober(Device::Here)?,
-            peer: Some((prober(Device::Peer)?, 0)),
-            device: Peer::new(),
+            peer: Plug::new()?,
             faults: Faults::prepare()?,
             groups: Groups::make(),
             limits: [false; 2],
             armed: None,
-            later: Vec::new(),
+            lift_at: None,
             counts: Counts::default(),
         })
     }
@@ -189,17 +184,12 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
+    /// What was begun, and has its time.
     fn catch_up(&mut self, now: Instant) -> io::Result<()> {
-        while let Some(at) = self.later.iter().position(|(when, _)| *when <= now) {
-            let later = self.later.swap_remove(at).1;
-            let start = Instant::now();
-            match later {
-                Later::Lift => self.lift()?,
-                Later::Replug => self.replug()?,
-            }
-            report::slow(&format!("{later:?}"), start.elapsed());
+        if self.lift_at.is_some_and(|at| at <= now) {
+            self.lift()?;
         }
-        Ok(())
+        self.peer.step(&self.site.ledger)
     }
 
     fn happen(&mut self, event: Event) -> io::Result<()> {
@@ -216,16 +206,20 @@ impl<'a> Supervisor<'a> {
         if !self.faults.verbs || self.armed.is_some() {
             return Ok(());
         }
+        // What is not deregistered when the device goes is lost for good.
+        if is_dereg(point) && self.peer.prober().is_none() {
+            return Ok(());
+        }
         self.site.ledger.count(Global::Faults);
         self.faults.arm(point, percent)?;
         self.armed = Some(point);
         self.counts.faults += 1;
-        self.later
-            .push((Instant::now() + Duration::from_millis(ms), Later::Lift));
+        self.lift_at = Some(Instant::now() + Duration::from_millis(ms));
         Ok(())
     }
 
     fn lift(&mut self) -> io::Result<()> {
+        self.lift_at = None;
         if self.armed.take().is_some() {
             self.faults.lift()?;
             self.site.ledger.count(Global::Faults);
@@ -234,34 +228,15 @@ impl<'a> Supervisor<'a> {
     }
 
     fn unplug(&mut self, gone_ms: u64) -> io::Result<()> {
-        if self.peer.take().is_none() {
+        if self.peer.prober().is_none() {
             return Ok(());
         }
-        // What is not deregistered when the device goes is lost for good.
-        if self
-            .armed
-            .is_some_and(|point| POINTS[point].ends_with("dereg_mr"))
-        {
+        if self.armed.is_some_and(is_dereg) {
             self.lift()?;
         }
-        self.site.ledger.count(Global::Peer);
-        self.device.unplug()?;
         self.counts.unplugs += 1;
-        self.later.push((
-            Instant::now() + Duration::from_millis(gone_ms),
-            Later::Replug,
-        ));
-        Ok(())
-    }
-
-    fn replug(&mut self) -> io::Result<()> {
-        if self.peer.is_none() {
-            self.lift()?;
-            let socket = self.device.replug()?;
-            let incarnation = self.site.ledger.count(Global::Peer) + 1;
-            self.peer = Some((socket, incarnation));
-        }
-        Ok(())
+        self.peer
+            .pull(&self.site.ledger, Duration::from_millis(gone_ms))
     }
 
     fn move_to(&mut self, worker: u64, group: u64) -> io::Result<()> {
@@ -321,7 +296,10 @@ impl<'a> Supervisor<'a> {
         }
         self.lift()?;
         self.faults.end()?;
-        self.replug()?;
+        while self.peer.prober().is_none() {
+            self.peer.step(&self.site.ledger)?;
+            std::thread::sleep(TICK);
+        }
         self.groups.remove();
         // Sockets that were passed on and not received.
         for mailbox in &self.site.mailboxes {

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
 
 fn check(value: libc::c_int) -> io::Result<libc::c_int> {
     if value < 0 {
@@ -39,6 +40,25 @@ pub fn wait(pid: i32) -> io::Result<i32> {
             Ok(_) if libc::WIFSIGNALED(raw) => return Ok(128 + libc::WTERMSIG(raw)),
             Ok(_) => return Ok(libc::WEXITSTATUS(raw)),
         }
+    }
+}
+
+/// As [`wait`], but not for ever: `None` after the limit.
+pub fn wait_for(pid: i32, limit: Duration) -> io::Result<Option<i32>> {
+    // SAFETY: the descriptor that comes back is ours alone.
+    let pidfd = unsafe {
+        let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32)?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    let mut poll = libc::pollfd {
+        fd: pidfd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd.
+    match check(unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) })? {
+        0 => Ok(None),
+        _ => wait(pid).map(Some),
     }
 }
 
