@@ -172,6 +172,7 @@ impl Plan {
         }
     }
 
+    #[rustfmt::skip]
     fn action(&mut self) -> Action {
         let socket = self.rng.below(SOCKETS);
         let worker = self.rng.below(self.workers);
@@ -179,55 +180,25 @@ impl Plan {
         let no_memory = self.rng.one_in(10);
         let verify = self.rng.one_in(3);
         match self.rng.below(100) {
-            0..=5 => Action::Open {
-                socket,
-                device: self.device(),
-                no_memory,
-            },
+            0..=5 => Action::Open { socket, device: self.device(), no_memory },
             6 => Action::OpenUnbound { socket },
             7 => Action::BindAgain { socket },
-            8 => Action::Connect {
-                socket,
-                peer: self.device(),
-            },
+            8 => Action::Connect { socket, peer: self.device() },
             9 => Action::Names { socket },
             10..=49 => Action::Get(self.get()),
-            50..=64 => Action::Free {
-                key,
-                verify,
-                no_memory,
-            },
+            50..=64 => Action::Free { key, verify, no_memory },
             65 | 66 => Action::FreeTwice { key },
-            67 => Action::FreeNonsense {
-                socket,
-                cookie: key,
-            },
-            68 | 69 => Action::FreeForeign {
-                socket,
-                worker,
-                key,
-            },
+            67 => Action::FreeNonsense { socket, cookie: key },
+            68 | 69 => Action::FreeForeign { socket, worker, key },
             70..=74 => Action::Probe { key },
-            75 | 76 => Action::ProbeForeign {
-                socket,
-                worker,
-                key,
-            },
+            75 | 76 => Action::ProbeForeign { socket, worker, key },
             77 => self.quota(socket),
             78 => Action::GetQuota { socket },
             79 => Action::Revoked { socket },
             80 | 81 => Action::Dup { socket },
-            82..=85 => Action::Close {
-                socket,
-                verify,
-                no_memory,
-            },
+            82..=85 => Action::Close { socket, verify, no_memory },
             86 => Action::Snatch { socket },
-            87 | 88 => Action::Fork {
-                socket,
-                key,
-                kin: self.kin(),
-            },
+            87 | 88 => Action::Fork { socket, key, kin: self.kin() },
             89 | 90 => Action::Pass { socket, worker },
             91 | 92 => Action::Receive { socket },
             93 => Action::Hammer { socket },
