@@ -5,7 +5,7 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 TOP := $(CURDIR)
 
-.PHONY: modules install clean help demo test test-quick bench check headers_install
+.PHONY: modules install clean help demo test test-quick stress bench check headers_install
 
 # Against one prepared kernel tree, with the toolchain of this machine.
 modules: need-kdir
@@ -29,7 +29,7 @@ need-kdir:
 
 # In guests of our own, with kernels and tools of our own: needs root, make and
 # apt, and nothing else of this machine.
-demo test test-quick bench check:
+demo test test-quick stress bench check:
 	@bash scripts/$@
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo '  demo             watch keys live and die on soft RoCE, on the stock Debian kernel'
 	@echo '  test             all checks and tests, on the stock and on the test kernel'
 	@echo '  test-quick       the inner loop: build, boot the test kernel, KUnit'
+	@echo '  stress           races of all calls, at length: SEED= (random) SECS= (600) MODULE='
 	@echo '  bench            measure, next to user verbs and to the floor of the device'
 	@echo '  check            formatting, lints, layers'
 	@echo

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is done to the machine: verbs that fail, groups with limits.
+
+use crate::events::POINTS;
+use crate::plan::Device;
+use crate::socks::address;
+use rdsmr::{Mapping, Socket, PAGE};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const FAIL_FUNCTION: &str = "/sys/kernel/debug/fail_function";
+const FAIL_SLAB: &str = "/sys/kernel/debug/failslab";
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+fn say(what: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn write(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
+    let path = path.as_ref();
+    fs::write(path, text)
+        .map_err(|error| say(&format!("writing \"{text}\" to {}", path.display()), error))
+}
+
+/// Verbs and allocations that fail, if this kernel can do that.
+pub struct Faults {
+    pub verbs: bool,
+    pub slab: bool,
+}
+
+impl Faults {
+    /// Allocations fail only for threads that say so at the moment.
+    pub fn prepare() -> io::Result<Self> {
+        let there = |dir: &str| Path::new(dir).is_dir();
+        let faults = Faults {
+            verbs: there(FAIL_FUNCTION),
+            slab: there(FAIL_SLAB),
+        };
+        if faults.slab {
+            let set = |name: &str, text: &str| write(Path::new(FAIL_SLAB).join(name), text);
+            set("task-filter", "Y")?;
+            // Those that may sleep are most of ours.
+            set("ignore-gfp-wait", "N")?;
+            for (name, text) in [
+                ("interval", "1"),
+                ("times", "-1"),
+                ("verbose", "0"),
+                ("probability", "10"),
+            ] {
+                set(name, text)?;
+            }
+        }
+        Ok(faults)
+    }
+
+    pub fn arm(&self, point: usize, percent: u64) -> io::Result<()> {
+        let dir = Path::new(FAIL_FUNCTION);
+        let name = POINTS[point];
+        write(dir.join("inject"), name)?;
+        // -ENOMEM; the file takes hexadecimal digits of 64 bits.
+        write(dir.join(name).join("retval"), "0xfffffffffffffff4")?;
+        for (file, text) in [
+            ("interval", "1"),
+            ("times", "-1"),
+            ("verbose", "0"),
+            ("task-filter", "N"),
+        ] {
+            write(dir.join(file), text)?;
+        }
+        write(dir.join("probability"), &percent.to_string())
+    }
+
+    pub fn lift(&self) -> io::Result<()> {
+        if !self.verbs {
+            return Ok(());
+        }
+        write(Path::new(FAIL_FUNCTION).join("probability"), "0")?;
+        // An empty line takes all functions out.
+        write(Path::new(FAIL_FUNCTION).join("inject"), "\n")
+    }
+
+    pub fn end(&self) -> io::Result<()> {
+        if self.slab {
+            write(Path::new(FAIL_SLAB).join("probability"), "0")?;
+        }
+        self.lift()
+    }
+}
+
+/// A socket for questions, on a device that works.
+pub fn prober(device: Device) -> io::Result<Socket> {
+    let socket = Socket::bound(address(device))?;
+    let map = Mapping::anonymous(PAGE)?;
+    let cookie = socket.get_mr(map.at(0), PAGE, 0)?;
+    socket.probe(cookie, 0)?;
+    socket.free_mr(cookie, 0)?;
+    Ok(socket)
+}
+
+/// Two control groups, if there are any.
+pub struct Groups {
+    dirs: Vec<PathBuf>,
+}
+
+impl Groups {
+    pub fn make() -> Self {
+        let root = Path::new(CGROUPS);
+        let dirs = || -> io::Result<Vec<PathBuf>> {
+            write(root.join("cgroup.subtree_control"), "+rdma")?;
+            let dirs = ["stress0", "stress1"].map(|name| root.join(name));
+            dirs.iter().try_for_each(|dir| {
+                if dir.is_dir() {
+                    Ok(())
+                } else {
+                    fs::create_dir(dir)
+                }
+            })?;
+            Ok(dirs.into())
+        };
+        Groups {
+            dirs: dirs().unwrap_or_default(),
+        }
+    }
+
+    pub fn are_there(&self) -> bool {
+        !self.dirs.is_empty()
+    }
+
+    pub fn enter(&self, group: u64, pid: i32) -> io::Result<()> {
+        write(
+            self.dirs[group as usize].join("cgroup.procs"),
+            &pid.to_string(),
+        )
+    }
+
+    /// A device that is away has no limit, and that is fine.
+    pub fn limit(&self, group: u64, objects: u64) {
+        let objects = if objects == 0 {
+            "max".to_string()
+        } else {
+            objects.to_string()
+        };
+        for ibdev in ["RDS_MR_IBDEV", "RDS_MR_PEER_IBDEV"] {
+            let name = std::env::var(ibdev).unwrap_or_default();
+            let _ = write(
+                self.dirs[group as usize].join("rdma.max"),
+                &format!("{name} hca_object={objects}"),
+            );
+        }
+    }
+
+    pub fn remove(&self) {
+        self.dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));
+    }
+}
+
+/// MRs that the HCAs hold, by the kernel's own count.
+pub fn mrs() -> io::Result<u64> {
+    let output = Command::new("rdma").args(["resource", "show"]).output()?;
+    Ok(mrs_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn mrs_in(text: &str) -> u64 {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words
+        .windows(2)
+        .filter(|pair| pair[0] == "mr")
+        .filter_map(|pair| pair[1].parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mrs_are_added_up() {
+        let text = "0: rxe0: pd 1 cq 0 qp 1 cm_id 0 mr 12 ctx 0 srq 0\n1: rxe1: pd 0 mr 3 ctx 0\n";
+        assert_eq!(mrs_in(text), 15);
+        assert_eq!(mrs_in(""), 0);
+    }
+}
