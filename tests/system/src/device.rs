@@ -7,6 +7,7 @@ use crate::site::{self, alive, bound, Holdings};
 use rdsmr::errno::*;
 use rdsmr::{Socket, PAGE};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -38,16 +39,25 @@ fn there() -> SocketAddr {
     SocketAddr::new(site::peer(), 0)
 }
 
+pub fn is_there(ibdev: &str) -> bool {
+    Path::new("/sys/class/infiniband").join(ibdev).exists()
+}
+
 /// The device is gone for as long as this lives.
-struct Unplugged;
+pub struct Unplugged;
 
 impl Unplugged {
-    fn new() -> Result<Self, End> {
+    /// Somebody else has deleted it.
+    pub fn found() -> Self {
+        Unplugged
+    }
+
+    pub fn new() -> Result<Self, End> {
         rdma(&["link", "delete", &site::peer_ibdev()])?;
         Ok(Unplugged)
     }
 
-    fn replug(self) -> Result<Socket, End> {
+    pub fn replug(self) -> Result<Socket, End> {
         std::mem::forget(self);
         replug()
     }
@@ -73,7 +83,7 @@ fn replug() -> Result<Socket, End> {
     }
 }
 
-fn second_device() -> Result<Socket, End> {
+pub fn second_device() -> Result<Socket, End> {
     if Command::new("rdma").arg("-V").output().is_err() {
         return skip("no rdma(8)");
     }

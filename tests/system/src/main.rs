@@ -6,6 +6,7 @@
 //! RDS_MR_PEER_ADDR, which they unplug. What a test cannot have it skips, with
 //! the reason.
 
+mod alloc;
 mod ceiling;
 mod check;
 mod compat;
@@ -15,6 +16,7 @@ mod free_mr;
 mod get_mr;
 mod get_mr_bad;
 mod hammer;
+mod inject;
 mod memlock;
 mod module;
 mod opts;
@@ -27,6 +29,7 @@ mod site;
 mod sock_bind;
 mod sock_calls;
 mod sock_port;
+mod starved;
 
 use runner::Test;
 use std::process::ExitCode;
@@ -46,6 +49,8 @@ const THEMES: &[&[Test]] = &[
     races::TESTS,
     compat::TESTS,
     hammer::TESTS,
+    alloc::TESTS,
+    starved::TESTS,
     device::TESTS,
     ceiling::TESTS,
     module::TESTS,

@@ -2,6 +2,7 @@
 //! Runs each test in a process of its own and reports in TAP.
 
 use crate::check::{End, Outcome};
+use crate::inject;
 use crate::reload;
 use rdsmr::{process, spawn, stat, Child, Hammer, Mapping, Status};
 use std::io;
@@ -130,6 +131,7 @@ fn run(test: &Test) -> io::Result<Verdict> {
     let mut child = spawn(|_| in_child(test, &note))?;
     let verdict = judge(&mut child, &note)?;
     undo_slow_copy()?;
+    inject::lift()?;
     let after = stat::pins()?;
     if test.reloads {
         module.restore()?;

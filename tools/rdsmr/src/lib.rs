@@ -15,6 +15,7 @@ pub mod errno;
 pub mod hammer;
 pub mod kmod;
 pub mod kmsg;
+pub mod link;
 pub mod mem;
 pub mod process;
 pub mod socket;
