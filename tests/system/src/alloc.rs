@@ -2,7 +2,7 @@
 //! Every allocation fails once, in every call.
 
 use crate::check::{holds, same, Check, End, Outcome};
-use crate::device::{is_there, second_device, Unplugged};
+use crate::device::{second_device, Unplugged};
 use crate::inject::{Faults, Steps, NEVER};
 use crate::reload;
 use crate::runner::Test;
