@@ -5,7 +5,7 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 TOP := $(CURDIR)
 
-.PHONY: modules install clean help demo test test-quick stress bench check headers_install
+.PHONY: modules install clean help demo test test-quick stress fuzz bench check headers_install
 
 # Against one prepared kernel tree, with the toolchain of this machine.
 modules: need-kdir
@@ -29,7 +29,7 @@ need-kdir:
 
 # In guests of our own, with kernels and tools of our own: needs root, make and
 # apt, and nothing else of this machine.
-demo test test-quick stress bench check:
+demo test test-quick stress fuzz bench check:
 	@bash scripts/$@
 
 help:
@@ -45,6 +45,7 @@ help:
 	@echo '  test-quick       the inner loop: build, boot the test kernel, KUnit'
 	@echo '  stress           races of all calls, at length: SEED= (random) SECS= (600) MODULE='
 	@echo '  bench            measure, next to user verbs and to the floor of the device'
+	@echo '  fuzz             fuzz the socket interface: make fuzz SECS=600 SEED=2'
 	@echo '  check            formatting, lints, layers'
 	@echo
 	@echo 'Variables: RDS_MR_CACHE (default ~/.cache/rds_mr), RDS_MR_MIRROR, RDS_MR_JOBS,'

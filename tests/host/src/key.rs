@@ -32,6 +32,28 @@ proptest! {
     }
 }
 
+/// The steps of an order in plain arithmetic: other steps could permute as well, and mix less.
+fn order_by_arithmetic(seed: u32) -> Vec<u8> {
+    let part = |n: u32| (seed >> (8 * n)) % 256;
+    let (step, start, spread, mask) = (part(0) | 1, part(1), part(2) | 1, part(3));
+    let byte = |turn: u32| {
+        let walk = (turn * step + start) % 256;
+        let folded = walk ^ (walk / 16);
+        let turned = folded * 8 % 256 + folded / 32;
+        let product = turned * spread % 256;
+        let halves_swapped = product % 16 * 16 + product / 16;
+        u8::try_from(halves_swapped ^ mask).unwrap()
+    };
+    (0..255).map(byte).collect()
+}
+
+proptest! {
+    #[test]
+    fn an_order_is_what_its_steps_say(seed in any::<u32>()) {
+        prop_assert_eq!(order(seed), order_by_arithmetic(seed));
+    }
+}
+
 /// All multipliers with all spreads; start and mask cannot make two bytes equal.
 #[test]
 fn every_pair_of_multipliers_permutes() {

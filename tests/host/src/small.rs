@@ -52,6 +52,7 @@ proptest! {
         let end = (u128::from(now) + u128::from(ms) * 1_000_000).min(u128::from(u64::MAX));
         let left = u64::try_from(end.saturating_sub(u128::from(at))).unwrap();
         let deadline = Deadline::after(now, ms);
+        prop_assert_eq!(u128::from(deadline.end_ns()), end);
         prop_assert_eq!(deadline.remaining_ns(at), left);
         prop_assert_eq!(deadline.passed(at), u128::from(at) >= end);
     }

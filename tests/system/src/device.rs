@@ -7,6 +7,7 @@ use crate::site::{self, alive, bound, Holdings};
 use rdsmr::errno::*;
 use rdsmr::{Socket, PAGE};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -38,10 +39,19 @@ pub fn there() -> SocketAddr {
     SocketAddr::new(site::peer(), 0)
 }
 
+pub fn is_there(ibdev: &str) -> bool {
+    Path::new("/sys/class/infiniband").join(ibdev).exists()
+}
+
 /// The device is gone for as long as this lives.
 pub struct Unplugged;
 
 impl Unplugged {
+    /// Somebody else has deleted it.
+    pub fn found() -> Self {
+        Unplugged
+    }
+
     pub fn new() -> Result<Self, End> {
         rdma(&["link", "delete", &site::peer_ibdev()])?;
         Ok(Unplugged)

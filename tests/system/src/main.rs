@@ -6,6 +6,7 @@
 //! RDS_MR_PEER_ADDR, which they unplug. What a test cannot have it skips, with
 //! the reason.
 
+mod alloc;
 mod blocked;
 mod ceiling;
 mod cgroup;
@@ -20,6 +21,7 @@ mod get_mr_bad;
 mod hammer;
 mod hca;
 mod huge;
+mod inject;
 mod late;
 mod leak;
 mod links;
@@ -41,6 +43,7 @@ mod site;
 mod sock_bind;
 mod sock_calls;
 mod sock_port;
+mod starved;
 mod trace_order;
 mod victim;
 mod volumes;
@@ -71,6 +74,8 @@ const THEMES: &[&[Test]] = &[
     late::TESTS,
     hca::TESTS,
     revoked::TESTS,
+    alloc::TESTS,
+    starved::TESTS,
     device::TESTS,
     plug::TESTS,
     links::TESTS,

@@ -2,8 +2,9 @@
 //! Runs each test in a process of its own and reports in TAP.
 
 use crate::check::{End, Outcome};
+use crate::inject;
 use crate::reload;
-use rdsmr::{inject, process, spawn, stat, Child, Hammer, Mapping, Status};
+use rdsmr::{process, spawn, stat, Child, Hammer, Mapping, Status};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -135,7 +136,8 @@ fn undo_faults() -> io::Result<()> {
         device.slow_copy(0)?;
         device.disarm_all()?;
     }
-    inject::stop()
+    rdsmr::inject::stop()?;
+    inject::lift()
 }
 
 /// The test, and what it must leave behind: no pinned page, the module as it was.

@@ -20,6 +20,7 @@ pub mod hammer;
 pub mod inject;
 pub mod kmod;
 pub mod kmsg;
+pub mod link;
 pub mod mem;
 pub mod process;
 pub mod socket;
