@@ -54,15 +54,12 @@ pub fn run(command: &str, limit: Duration) -> Outcome {
 }
 
 /// As long as it takes, in bounds.
-pub fn eventually<T: std::fmt::Debug>(
-    what: &str,
-    mut attempt: impl FnMut() -> io::Result<T>,
-) -> Result<T, End> {
+pub fn eventually<T>(mut attempt: impl FnMut() -> Result<T, End>) -> Result<T, End> {
     let end = Instant::now() + COMES_UP;
     loop {
         match attempt() {
             Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(50)),
-            result => return result.must(what),
+            result => return result,
         }
     }
 }
@@ -183,9 +180,9 @@ impl NoDriver {
         std::mem::forget(self);
         Self::undo()?;
         let ready = |addr| {
-            let socket = eventually("bind", || Socket::bound(addr))?;
+            let socket = eventually(|| Socket::bound(addr).must("bind"))?;
             let map = site::memory(PAGE)?;
-            eventually("GET_MR", || get_and_free(&socket, &map)).map(|()| socket)
+            eventually(|| get_and_free(&socket, &map).must("GET_MR")).map(|()| socket)
         };
         Ok([ready(site::here())?, ready(there())?])
     }
