@@ -85,17 +85,20 @@ const THEMES: &[&[Test]] = &[
     module::TESTS,
 ];
 
-const USAGE: &str = "usage: rds-mr-systest [--list] [--filter SUBSTRING]...";
+const USAGE: &str =
+    "usage: rds-mr-systest [--list] [--filter SUBSTRING]... [--except SUBSTRING]...";
 
 struct Options {
     list: bool,
     filters: Vec<String>,
+    except: Vec<String>,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut options = Options {
         list: false,
         filters: Vec::new(),
+        except: Vec::new(),
     };
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -103,19 +106,23 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--filter" => options
                 .filters
                 .push(args.next().ok_or("--filter needs a substring")?),
+            "--except" => options
+                .except
+                .push(args.next().ok_or("--except needs a substring")?),
             _ => return Err(format!("unknown argument {arg}")),
         }
     }
     Ok(options)
 }
 
-fn selected(filters: &[String]) -> Vec<&'static Test> {
+fn selected(filters: &[String], except: &[String]) -> Vec<&'static Test> {
     // What a machine does not recover from runs only when it is asked for.
     if filters.iter().any(|part| part == "leak.") {
         return leak::TESTS.iter().collect();
     }
+    let named = |list: &[String], test: &Test| list.iter().any(|part| test.name.contains(part));
     let wanted =
-        |test: &&Test| filters.is_empty() || filters.iter().any(|part| test.name.contains(part));
+        |test: &&Test| (filters.is_empty() || named(filters, test)) && !named(except, test);
     THEMES.iter().copied().flatten().filter(wanted).collect()
 }
 
@@ -127,7 +134,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let tests = selected(&options.filters);
+    let tests = selected(&options.filters, &options.except);
     if options.list {
         tests.iter().for_each(|test| println!("{}", test.name));
         return ExitCode::SUCCESS;
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_say_their_theme() {
-        let all = selected(&[]);
+        let all = selected(&[], &[]);
         let names: HashSet<_> = all.iter().map(|test| test.name).collect();
         assert_eq!(names.len(), all.len());
         assert!(names.iter().all(|name| name.contains('.')));
@@ -162,10 +169,15 @@ mod tests {
     #[test]
     fn filters_add_up_and_may_match_nothing() {
         let filters = |list: &[&str]| list.iter().map(|s| s.to_string()).collect::<Vec<_>>();
-        assert!(selected(&filters(&["no such test"])).is_empty());
-        let one = selected(&filters(&["bind."])).len();
+        assert!(selected(&filters(&["no such test"]), &[]).is_empty());
+        let one = selected(&filters(&["bind."]), &[]).len();
         assert!(one > 0);
-        assert_eq!(selected(&filters(&["bind.", "no such test"])).len(), one);
+        assert_eq!(
+            selected(&filters(&["bind.", "no such test"]), &[]).len(),
+            one
+        );
+        let all = selected(&[], &[]).len();
+        assert_eq!(selected(&[], &filters(&["bind."])).len(), all - one);
     }
 
     #[test]
