@@ -118,7 +118,9 @@ impl Drop for Mr {
         // SAFETY: A live MR that nobody else deregisters (type invariant).
         let ret = unsafe { raw::rds_mr_helper_dereg_mr(self.raw.as_ptr()) };
         if ret != 0 {
-            // Idle: there is no memory behind it, only the MR itself is lost.
+            // Idle: there is no memory behind it, only the MR itself is lost, and
+            // its PD with it, which must not go before it.
+            core::mem::forget(self.pd.clone());
             pr_err!(
                 "{:?}: idle MR not deregistered (error {})\n",
                 self.pd.device().name(),
