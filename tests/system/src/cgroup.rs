@@ -3,8 +3,9 @@
 //! for it, until it is gone. What the controller itself counts is what is looked
 //! at.
 
-use crate::check::{helper, join, same, skip, Check, End, Outcome};
+use crate::check::{apart, helper, in_threads, join, same, skip, Check, End, Outcome};
 use crate::device::{second_device, there, Unplugged};
+use crate::reload;
 use crate::runner::Test;
 use crate::site::{self, Holdings};
 use rdsmr::errno::*;
@@ -23,6 +24,7 @@ pub const TESTS: &[Test] = &[
         "cgroup.refused_requests_leave_nothing",
         refused_leave_nothing,
     ),
+    Test::reloading("cgroup.too_much_for_it_harms_nobody", harms_nobody),
 ];
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -240,4 +242,44 @@ fn refused_leave_nothing() -> Outcome {
         before.plus(1).are("after EAGAIN of the cgroup")
     })?;
     join("a member of a cgroup", child)
+}
+
+/// Requests over the limit of their cgroup must not use up, not even for a
+/// moment, what tasks of another one may have.
+fn harms_nobody() -> Outcome {
+    const FITTING: usize = 8;
+    const ROUNDS: usize = 200;
+    drop(second_device()?);
+    reload::with_params(&format!("max_keys_per_device={FITTING}"))?;
+    let group = Group::new("rds-mr-narrow")?;
+    group.limit(0)?;
+    let narrow: Vec<Child> = (0..FITTING)
+        .map(|_| {
+            helper("a member of a cgroup that may have no key", |link| {
+                group.enter()?;
+                let (socket, map) = (Socket::bound(there()).must("bind")?, site::memory(PAGE)?);
+                link.meet().must("meeting the parent")?;
+                loop {
+                    let never = socket.get_mr(map.at(0), PAGE, 0);
+                    never.must_fail(EAGAIN, "a key over the cgroup's limit")?;
+                }
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    for member in &narrow {
+        member.link().meet().must("meeting a member")?;
+    }
+    // Its threads end before the members do, which are killed then.
+    apart("somebody else, for whom there is room", |_| {
+        let (socket, map) = (Socket::bound(there()).must("bind")?, site::memory(PAGE)?);
+        in_threads(FITTING, || {
+            (0..ROUNDS).try_for_each(|_| {
+                let cookie = socket.get_mr(map.at(0), PAGE, 0);
+                let cookie = cookie.must("a key that fits")?;
+                socket.free_mr(cookie, 0).must("FREE_MR")
+            })
+        })
+    })?;
+    drop(narrow);
+    group.has(0, "in the end")
 }
