@@ -2,6 +2,7 @@
 
 //! Charging a key to everybody who has a limit, or to nobody.
 
+use super::globals::CHARGING;
 use super::globals::USERS;
 use super::params;
 use super::users::Reservation;
@@ -85,20 +86,33 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Charge the current process's next key.
+    /// Charge the current process's next key, and with it what `also` charges.
     ///
-    /// In two parts: of a key that was revoked only the place remains.
-    ///
-    /// All levels are charged under all locks, so that nobody sees one level
-    /// charged for a request that another level refuses. `EAGAIN`: quota or
-    /// ceiling. `ENOMEM`: RLIMIT_MEMLOCK, or no memory.
-    pub(crate) fn take(
+    /// In two parts, since of a key that was revoked only the place remains.
+    /// Nobody else can charge anything until all have agreed: a request that one
+    /// of them refuses is not seen by the others. `EAGAIN`: quota or ceiling.
+    /// `ENOMEM`: RLIMIT_MEMLOCK, or no memory. Or what `also` says. Sleeps.
+    pub(crate) fn take<T>(
         socket: &Arc<Account>,
         device: &Arc<Account>,
         pages: u64,
+        also: impl FnOnce() -> Result<T>,
+    ) -> Result<(Self, Place, T)> {
+        let reservation = Reservation::new()?;
+        let _charging = CHARGING.lock();
+        // Given back, if `also` refuses, before the next one may charge.
+        let (charge, place) = Self::levels(socket, device, pages, reservation)?;
+        Ok((charge, place, also()?))
+    }
+
+    /// All levels under all locks, or none.
+    fn levels(
+        socket: &Arc<Account>,
+        device: &Arc<Account>,
+        pages: u64,
+        reservation: Reservation,
     ) -> Result<(Self, Place)> {
         let uid = rights::kuid();
-        let reservation = Reservation::new()?;
         let mut of_socket = socket.ledger.lock();
         let mut users = USERS.lock();
         let mut of_device = device.ledger.lock();

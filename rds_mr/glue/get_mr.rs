@@ -3,21 +3,22 @@
 //! RDS_GET_MR: a key for a piece of the caller's memory.
 //!
 //! The order is part of the contract: copy in, check, watch the memory's end,
-//! charge, pin, then with a pass of the device [charge the cgroup, map, register,
-//! publish], then copy the cookie out. The
-//! steps that can block for ever (FUSE, userfaultfd) hold nothing.
+//! charge, pin, then with a pass of the device [map, register, publish], then
+//! copy the cookie out. The steps that can block for ever (FUSE, userfaultfd)
+//! hold nothing.
 
 use super::account::Charge;
+use super::account::Place;
 use super::device::Device;
 use super::key::Holdings;
 use super::key::Key;
+use super::lease::Lease;
 use super::params;
 use super::revoke;
 use super::slot::Slot;
 use super::socket::Socket;
 use super::table::Entry;
 use crate::kern::ib::Access;
-use crate::kern::ib::CgroupCharge;
 use crate::kern::ib::DmaPages;
 use crate::kern::ib::MappedMr;
 use crate::kern::ib::RegOutcome;
@@ -97,14 +98,13 @@ fn register(
 ) -> Result<(Arc<Key>, Cookie)> {
     // Before the first pin: from here on the end of the memory ends the key.
     let owner = socket.current_owner()?;
-    let (charge, place) =
-        Charge::take(socket.account(), device.account(), u64::from(span.pages()))?;
-    let slot = Slot::new(socket.news().clone(), place);
     let entries = (Entry::new()?, Entry::new()?, Entry::new()?);
+    let (charge, place, lease) = charge(socket, device, span)?;
+    let slot = Slot::new(socket.news().clone(), place);
     let pages = PinnedPages::pin(usize::try_from(span.first())?, span.pages() as usize, write)?;
 
     let pass = device.enter()?;
-    let cgroup = CgroupCharge::take(device.ib())?;
+    let cgroup = lease.redeem(&pass)?;
     // Not before the pinning, which may take for ever.
     let deadline = *deadline.get_or_insert_with(params::deadline);
     let queue = device.queue(&pass)?;
@@ -144,6 +144,16 @@ fn register(
         return Err(EAGAIN_ENGINE);
     }
     Ok((key, cookie))
+}
+
+/// Charge the key to everybody who has a limit. The device may go away after it.
+fn charge(socket: &Socket, device: &Arc<Device>, span: PageSpan) -> Result<(Charge, Place, Lease)> {
+    let entry = Entry::new()?;
+    let pass = device.enter()?;
+    let pages = u64::from(span.pages());
+    Charge::take(socket.account(), device.account(), pages, || {
+        Lease::take(device, entry, &pass)
+    })
 }
 
 /// Let the HCA see the memory, and the device know the key.

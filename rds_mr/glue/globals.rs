@@ -33,6 +33,11 @@ kernel::sync::global_lock! {
 
 kernel::sync::global_lock! {
     // SAFETY: `init` runs before the first socket or device.
+    pub(crate) unsafe(uninit) static CHARGING: Mutex<()> = ();
+}
+
+kernel::sync::global_lock! {
+    // SAFETY: `init` runs before the first socket or device.
     pub(crate) unsafe(uninit) static OWNERS: SpinLock<Owners> = Owners::new();
 }
 
@@ -52,6 +57,7 @@ pub(crate) fn init() {
             DEVICES.init();
             PORTS.init();
             USERS.init();
+            CHARGING.init();
             OWNERS.init();
             REAPER.init();
         }

@@ -9,8 +9,8 @@
 //! 1. `Socket::state`, `Control::key`
 //! 2. `globals::PORTS`, `globals::DEVICES`
 //! 3. `Device::making`, then `Device::pd`
-//! 4. `Device::workers`, `globals::REAPER`
-//! 5. `Device::todo`, `KeyTable::tree` or `News::list`, then `Key::inner`;
+//! 4. `Device::workers`, `globals::REAPER`, `globals::CHARGING`, `Lent::charge`
+//! 5. `Device::todo`, `Table::tree` or `News::list`, then `Key::inner`;
 //!    `Pool::idle`, `Device::queue` alone; `Socket::owner`, then `globals::OWNERS`
 //! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
 //!    device, in this order
@@ -32,6 +32,7 @@ pub(crate) mod free_mr;
 pub(crate) mod get_mr;
 pub(crate) mod globals;
 pub(crate) mod key;
+pub(crate) mod lease;
 pub(crate) mod news;
 pub(crate) mod opts;
 pub(crate) mod owner;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The keys of a socket (by rkey), of a device or of an owner (by id).
+//! Ordered tables: the keys of a socket (by rkey), of a device or of an owner
+//! (by id), and the leases of a device.
 
 use super::key::Key;
 use kernel::new_spinlock;
@@ -10,67 +11,70 @@ use kernel::rbtree::RBTreeNodeReservation;
 use kernel::sync::Arc;
 use kernel::sync::SpinLock;
 
-/// An ordered table of keys.
+/// An ordered table of counted objects.
 #[pin_data]
-pub(crate) struct KeyTable {
+pub(crate) struct Table<T> {
     #[pin]
-    tree: SpinLock<RBTree<u64, Arc<Key>>>,
+    tree: SpinLock<RBTree<u64, Arc<T>>>,
 }
 
-/// Memory for one entry.
-pub(crate) struct Entry(RBTreeNodeReservation<u64, Arc<Key>>);
+/// A table of keys.
+pub(crate) type KeyTable = Table<Key>;
 
-impl Entry {
+/// Memory for one entry.
+pub(crate) struct Entry<T = Key>(RBTreeNodeReservation<u64, Arc<T>>);
+
+impl<T> Entry<T> {
     /// Allocate, so that inserting cannot fail for want of memory.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?))
     }
 }
 
-impl KeyTable {
+impl<T> Table<T> {
     /// An empty table.
     pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { tree <- new_spinlock!(RBTree::new(), "KeyTable::tree") })
+        pin_init!(Self { tree <- new_spinlock!(RBTree::new(), "Table::tree") })
     }
 
     /// Insert. `EEXIST` if `at` is taken, be it by a key that is dead: its
     /// holder does not know that it is.
-    pub(crate) fn insert(&self, entry: Entry, at: u64, key: Arc<Key>) -> Result {
+    pub(crate) fn insert(&self, entry: Entry<T>, at: u64, value: Arc<T>) -> Result {
         let mut tree = self.tree.lock();
         if tree.get(&at).is_some() {
             return Err(EEXIST);
         }
-        tree.insert(entry.0.into_node(at, key));
+        tree.insert(entry.0.into_node(at, value));
         Ok(())
     }
 
-    /// The key at `at`.
-    pub(crate) fn get(&self, at: u64) -> Option<Arc<Key>> {
+    /// What stands at `at`.
+    pub(crate) fn get(&self, at: u64) -> Option<Arc<T>> {
         self.tree.lock().get(&at).cloned()
     }
 
-    /// Take out `key`, if it is what stands at `at`: a number can come again
-    /// when its first owner is dead. True if it was there.
-    pub(crate) fn remove(&self, at: u64, key: &Key) -> bool {
+    /// Take out `value`, if it is what stands at `at`: a number can come again
+    /// when its first owner is gone. True if it was there.
+    pub(crate) fn remove(&self, at: u64, value: &T) -> bool {
         let mut tree = self.tree.lock();
         let found = tree
             .get(&at)
-            .is_some_and(|found| core::ptr::eq(&**found, key));
+            .is_some_and(|found| core::ptr::eq(&raw const **found, value));
         let removed = if found { tree.remove(&at) } else { None };
         drop(tree);
         removed.is_some()
     }
 
-    /// All keys in order. Those that come or go meanwhile may be missed.
-    /// Allocates nothing and holds no lock between two keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<Key>> + '_ {
+    /// All in order. Those that come or go meanwhile may be missed. Allocates
+    /// nothing and holds no lock between two of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         let mut from = Some(0);
         core::iter::from_fn(move || {
             let tree = self.tree.lock();
             let cursor = tree.cursor_lower_bound(&from?)?;
-            let (at, key) = cursor.current();
+            let (at, value) = cursor.current();
             from = at.checked_add(1);
-            Some(key.clone())
+            Some(value.clone())
         })
     }
 }

@@ -8,11 +8,13 @@ mod work;
 
 use self::work::Todo;
 use super::account::Account;
+use super::lease::Lent;
 use super::params;
 use super::pool::Pool;
 use super::probe::Control;
 use super::stats;
 use super::table::KeyTable;
+use super::table::Table;
 use crate::kern::gate::Gate;
 use crate::kern::gate::Pass;
 use crate::kern::ib::IbDevice;
@@ -58,6 +60,8 @@ pub(crate) struct Device {
     account: Arc<Account>,
     #[pin]
     keys: KeyTable,
+    #[pin]
+    leases: Table<Lent>,
     #[pin]
     gate: Gate,
     #[pin]
@@ -112,6 +116,7 @@ impl Device {
                 proof: driver::proof_for(params::proof_mode(), ib.driver_id()),
                 account,
                 keys <- KeyTable::new(),
+                leases <- Table::new(),
                 gate <- Gate::new(),
                 pool <- Pool::new(classes),
                 control <- Control::new(),
@@ -152,6 +157,10 @@ impl Device {
 
     pub(crate) fn keys(&self) -> &KeyTable {
         &self.keys
+    }
+
+    pub(crate) fn leases(&self) -> &Table<Lent> {
+        &self.leases
     }
 
     pub(crate) fn pool(&self) -> &Pool {

@@ -64,6 +64,8 @@ impl Device {
             }
             key.device_gone();
         }
+        // Of calls that may be blocked for ever.
+        self.leases().iter().for_each(|lent| lent.end());
         self.removed.complete_all();
         self.control.end();
         self.pool.drain();
