@@ -24,6 +24,7 @@ use crate::kern::ib::MappedMr;
 use crate::kern::ib::RegOutcome;
 use crate::kern::mm::PinnedPages;
 use crate::kern::rights;
+use crate::kern::time;
 use crate::kern::uapi::GetMrArgs;
 use crate::kern::uapi::RDS_RDMA_READWRITE;
 use crate::policy::cause::Cause;
@@ -188,6 +189,13 @@ fn expose(
         }
         RegOutcome::Silent(registration) => {
             key.silent(registration, queue.clone());
+            if time::may_log() {
+                pr_err!(
+                    "{:?}: no answer to the registration of key {} in time; its pages stay pinned until its queue is gone\n",
+                    device.name(),
+                    key.id()
+                );
+            }
             device.start_retrying();
             Err(EIO)
         }
