@@ -50,7 +50,13 @@ pub(crate) fn bind(socket: &Socket, raw: &[u8]) -> Result {
     if state.peer.is_some_and(|peer| !addr.is_on_link_of(&peer)) {
         return Err(EINVAL);
     }
-    let device = device_of(addr, socket.in_init_net()).map_err(|_| no_device)?;
+    let device = device_of(addr, socket.in_init_net()).map_err(|error| {
+        if error == ENOMEM {
+            error
+        } else {
+            no_device
+        }
+    })?;
     let claim = Claim::new(addr)?;
     device.start_refill();
     state.bound = Some(Bound { claim, device });

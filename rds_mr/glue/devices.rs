@@ -31,14 +31,21 @@ impl Devices {
 /// The module as a client of the RDMA core.
 pub(crate) struct RdmaClient;
 
+impl RdmaClient {
+    fn take_into_service(ib: &IbDevice) -> Result<Arc<Device>> {
+        let device = Device::new(ib)?;
+        DEVICES.lock().0.push(device.clone(), GFP_KERNEL)?;
+        Ok(device)
+    }
+}
+
 impl Client for RdmaClient {
     type Data = Arc<Device>;
 
     fn add(ib: &IbDevice) -> Result<Arc<Device>> {
-        let device = Device::new(ib).inspect_err(|error| {
+        let device = Self::take_into_service(ib).inspect_err(|error| {
             pr_info!("{:?}: not served ({:?})\n", ib.name(), error);
         })?;
-        DEVICES.lock().0.push(device.clone(), GFP_KERNEL)?;
         pr_info!("{:?}: served, proof {:?}\n", ib.name(), device.proof());
         Ok(device)
     }
