@@ -21,10 +21,10 @@ $0 ~ headline && $0 !~ harmless {
 	next
 }
 
-# What a test starved of memory may complain of it, with a trace.
-/rds-mr-systest: allocations fail on purpose/ { starved = 1 }
-/rds-mr-systest: allocations fail no more/ { starved = 0 }
-starved && /page allocation failure|vmalloc error/ { allowed = 1 }
+# What is starved of memory on purpose may complain of it, with a trace.
+/rds-mr-(systest|stress): allocations fail on purpose/ { starved = 1 }
+/rds-mr-(systest|stress): allocations fail no more/ { starved = 0 }
+starved && /page allocation failure|vmalloc error|invoked oom-killer/ { allowed = 1 }
 
 /Call Trace:/ && !allowed { print }
 
@@ -33,8 +33,3 @@ starved && /page allocation failure|vmalloc error/ { allowed = 1 }
 
 # The trace of a report that was allowed excuses no later one.
 /---\[ end trace/ { allowed = 0 }
-
-# What is starved of memory on purpose may complain of it, with a trace.
-/rds-mr-stress: allocations fail on purpose/ { starving = 1 }
-/rds-mr-stress: allocations fail no more/ { starving = 0 }
-starving && /page allocation failure|vmalloc error/ { allowed = 1 }

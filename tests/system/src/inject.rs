@@ -53,6 +53,22 @@ fn set(name: &str, value: &str) -> io::Result<()> {
         .try_for_each(|dir| fs::write(Path::new(dir).join(name), value))
 }
 
+/// Says in the kernel log that memory runs out on purpose, for as long as it lives.
+pub struct Announced(());
+
+impl Announced {
+    pub fn now() -> Result<Self, End> {
+        say(BEGIN).must("writing to /dev/kmsg")?;
+        Ok(Announced(()))
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        let _ = say(END);
+    }
+}
+
 /// End all injection. Also for the runner, after a test that was killed.
 pub fn lift() -> io::Result<()> {
     if !Path::new(DIRS[0]).exists() {
@@ -156,7 +172,7 @@ pub struct Steps<'a> {
     /// What it may return when an allocation failed.
     pub errnos: &'a [i32],
     /// How many of the failures must be seen by the caller, else this is no test.
-    pub at_least: u32,
+    pub at_least: usize,
 }
 
 impl Steps<'_> {
@@ -170,19 +186,19 @@ impl Steps<'_> {
         mut call: impl FnMut() -> io::Result<T>,
         mut after: impl FnMut(u32, io::Result<T>) -> Outcome,
     ) -> Outcome {
-        let mut seen = 0;
+        let mut refused = Vec::new();
         for n in (first..first + MOST).step_by(stride) {
             let (result, left) = faults.nth(n, &mut call)?;
             if left > 0 {
                 let what = format!("{} that lacks nothing any more, step {n}", self.what);
                 let value = result.must(what)?;
                 after(n, Ok(value))?;
-                println!("# {}: {n} steps, {seen} of them refused", self.what);
-                return self.enough(seen);
+                println!("# {}: {n} steps, refused at {refused:?}", self.what);
+                return self.enough(refused.len());
             }
             if let Err(error) = &result {
                 self.is_allowed(n, error)?;
-                seen += 1;
+                refused.push(n);
             }
             after(n, result)?;
         }
@@ -205,7 +221,7 @@ impl Steps<'_> {
         )
     }
 
-    fn enough(&self, seen: u32) -> Outcome {
+    fn enough(&self, seen: usize) -> Outcome {
         if seen >= self.at_least {
             return Ok(());
         }

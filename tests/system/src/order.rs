@@ -8,6 +8,7 @@
 //! made to say "not the end"), and must see it.
 
 use crate::check::{fail, helper, holds, same, skip, Check, End, Outcome};
+use crate::inject::Announced;
 use crate::observers::{Ends, Observers};
 use crate::runner::Test;
 use crate::site::{self, bound};
@@ -223,7 +224,7 @@ impl Scene {
 fn seen_after(death: Death, holder: Holder) -> Outcome {
     needs_faults()?;
     let _group = if death == Death::Oom {
-        Some(Group::make()?)
+        Some((Group::make()?, Announced::now()?))
     } else {
         None
     };
