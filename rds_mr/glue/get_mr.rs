@@ -13,6 +13,7 @@ use super::device::Device;
 use super::key::Holdings;
 use super::key::Key;
 use super::lease::Lease;
+use super::lease::Lent;
 use super::params;
 use super::revoke;
 use super::slot::Slot;
@@ -73,7 +74,7 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
         });
     match written {
         // The device went meanwhile, and the key with it.
-        Ok(()) if key.is_dead() && device.is_gone() => {
+        Ok(()) if device.is_gone() && key.wait(params::deadline()) => {
             socket.unlist(&key);
             Err(ENODEV)
         }
@@ -141,7 +142,7 @@ fn register(
     drop(pass);
     if listed.is_err() {
         // A revoked or quarantined key has the same number: this one cannot be told apart.
-        revoke::one(&key, Cause::Freed, params::deadline());
+        revoke::one(&key, Cause::Freed, deadline);
         return Err(EAGAIN_ENGINE);
     }
     Ok((key, cookie))
@@ -149,11 +150,11 @@ fn register(
 
 /// Charge the key to everybody who has a limit. The device may go away after it.
 fn charge(socket: &Socket, device: &Arc<Device>, span: PageSpan) -> Result<(Charge, Place, Lease)> {
-    let entry = Entry::new()?;
+    let (entry, lent) = (Entry::new()?, Lent::new()?);
     let pass = device.enter()?;
     let pages = u64::from(span.pages());
     Charge::take(socket.account(), device.account(), pages, || {
-        Lease::take(device, entry, &pass)
+        Lease::take(device, entry, lent, &pass)
     })
 }
 

@@ -24,6 +24,14 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
+    /// Nothing yet. Allocates, so that [`Lease::take`] need not, under locks.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self { charge <- new_mutex!(None, "Lent::charge") }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
     /// Give it back. For the removal, and for who had it.
     pub(crate) fn end(&self) {
         *self.charge.lock() = None;
@@ -39,13 +47,14 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Charge the cgroup of the caller. `EAGAIN`: over its limit. `ENOMEM`.
-    pub(crate) fn take(device: &Arc<Device>, entry: Entry<Lent>, _pass: &Pass<'_>) -> Result<Self> {
-        let charge = CgroupCharge::take(device.ib())?;
-        let lent = Arc::pin_init(
-            pin_init!(Lent { charge <- new_mutex!(Some(charge), "Lent::charge") }),
-            GFP_KERNEL_ACCOUNT,
-        )?;
+    pub(crate) fn take(
+        device: &Arc<Device>,
+        entry: Entry<Lent>,
+        lent: Arc<Lent>,
+        _pass: &Pass<'_>,
+    ) -> Result<Self> {
         let id = super::device::next_key_id();
+        *lent.charge.lock() = Some(CgroupCharge::take(device.ib())?);
         // Ids are never used twice, so there is always room.
         device.leases().insert(entry, id, lent.clone())?;
         Ok(Self {

@@ -51,10 +51,11 @@ impl News {
         while self.pop().is_some() {}
     }
 
-    /// Add a key, and wake those who poll. Never sleeps.
+    /// Add a key that has news, and wake those who poll. Never sleeps.
     pub(crate) fn push(this: &Arc<Self>, key: Arc<Key>) {
         let mut list = this.list.lock();
-        if list.waker.is_none() {
+        // Freed meanwhile: `forget` has been here, or waits for the lock.
+        if list.waker.is_none() || !key.is_news() {
             drop(list);
             return;
         }
@@ -72,37 +73,39 @@ impl News {
         Some(key)
     }
 
-    /// Take one key with news. Those that were freed meanwhile have none.
+    /// Take one key and what `read` makes of its news.
     pub(crate) fn take<T>(&self, read: impl Fn(&Key) -> Option<T>) -> Option<(Arc<Key>, T)> {
         loop {
             let key = self.pop()?;
+            // One that is being freed has none any more.
             if let Some(news) = read(&key) {
                 return Some((key, news));
             }
         }
     }
 
-    /// Whether there are any.
+    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        loop {
-            let head = self.list.lock().head.clone();
-            match head {
-                None => return true,
-                Some(key) if key.is_news() => return false,
-                // Freed, or read by somebody else: not at the head any more, if so.
-                Some(stale) => self.remove_head(&stale),
-            }
-        }
+        self.list.lock().head.is_none()
     }
 
-    fn remove_head(&self, stale: &Arc<Key>) {
+    /// `gone` has been freed, and has no news any more: take it out.
+    pub(crate) fn forget(&self, gone: &Key) {
         let mut list = self.list.lock();
-        if list
-            .head
-            .as_ref()
-            .is_some_and(|head| Arc::ptr_eq(head, stale))
-        {
-            list.head = stale.link_news(None);
+        let mut before: Option<Arc<Key>> = None;
+        let mut at = list.head.clone();
+        while let Some(key) = at {
+            if core::ptr::eq(&raw const *key, gone) {
+                // Not the last references: our caller has one, the list had one.
+                let after = key.link_news(None);
+                match before {
+                    Some(before) => drop(before.link_news(after)),
+                    None => list.head = after,
+                }
+                return;
+            }
+            at = key.next_news();
+            before = Some(key);
         }
     }
 }

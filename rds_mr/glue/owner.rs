@@ -61,19 +61,33 @@ impl MmEnd for Owner {
 struct Entry {
     watch: Arc<MmWatch<Owner>>,
     users: usize,
+    /// It is in the list of those to look at, and who follows there.
+    listed: bool,
+    next: Option<usize>,
 }
 
 /// All owners, by mm. Lives in [`OWNERS`].
-pub(crate) struct Owners(Option<RBTree<usize, Entry>>);
+pub(crate) struct Owners {
+    tree: Option<RBTree<usize, Entry>>,
+    /// The first of those that nobody referred to once.
+    unused: Option<usize>,
+}
 
 impl Owners {
     /// No owner yet.
     pub(crate) const fn new() -> Self {
-        Self(None)
+        Self {
+            tree: None,
+            unused: None,
+        }
+    }
+
+    fn entry(&mut self, id: usize) -> Option<&mut Entry> {
+        self.tree.as_mut()?.get_mut(&id)
     }
 
     fn get(&mut self, id: usize) -> Option<OwnerRef> {
-        let entry = self.0.as_mut()?.get_mut(&id)?;
+        let entry = self.entry(id)?;
         // OVERFLOW: Each user is an object in memory.
         entry.users = entry.users.saturating_add(1);
         Some(OwnerRef {
@@ -82,21 +96,40 @@ impl Owners {
         })
     }
 
-    /// Returns whether nobody refers to it any more.
+    /// Returns whether there is work for the reaper.
     fn put(&mut self, id: usize) -> bool {
-        let entry = self.0.as_mut().and_then(|tree| tree.get_mut(&id));
-        entry.is_some_and(|entry| {
-            entry.users = entry.users.saturating_sub(1);
-            entry.users == 0
-        })
+        let first = self.unused;
+        let Some(entry) = self.entry(id) else {
+            return false;
+        };
+        entry.users = entry.users.saturating_sub(1);
+        if entry.users > 0 || entry.listed {
+            return false;
+        }
+        (entry.listed, entry.next) = (true, first);
+        self.unused = Some(id);
+        true
     }
 
     /// Take out one that nobody refers to.
     fn take_unused(&mut self) -> Option<Arc<MmWatch<Owner>>> {
-        let tree = self.0.as_mut()?;
-        let unused = tree.iter().find(|(_, entry)| entry.users == 0);
-        let id = unused.map(|(id, _)| *id)?;
-        tree.remove(&id).map(|entry| entry.watch)
+        while let Some(id) = self.unused {
+            let entry = self.entry(id)?;
+            entry.listed = false;
+            let (users, next) = (entry.users, entry.next.take());
+            self.unused = next;
+            if users == 0 {
+                let removed = self.tree.as_mut()?.remove(&id);
+                return removed.map(|entry| entry.watch);
+            }
+        }
+        None
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tree
+            .as_ref()
+            .is_none_or(|tree| tree.iter().next().is_none())
     }
 }
 
@@ -129,9 +162,14 @@ impl OwnerRef {
             return Ok(owner);
         }
         let keys = watch.data().keys.clone();
-        let entry = Entry { watch, users: 1 };
+        let entry = Entry {
+            watch,
+            users: 1,
+            listed: false,
+            next: None,
+        };
         owners
-            .0
+            .tree
             .get_or_insert_with(RBTree::new)
             .insert(node.into_node(id, entry));
         Ok(Self { id, keys })
@@ -209,10 +247,6 @@ impl Drop for OwnersGuard {
         let reaper = REAPER.lock().take();
         drop(reaper);
         // A watch that stays would call code that is about to go.
-        kernel::warn_on!(OWNERS
-            .lock()
-            .0
-            .as_ref()
-            .is_some_and(|tree| tree.iter().next().is_some()));
+        kernel::warn_on!(!OWNERS.lock().is_empty());
     }
 }

@@ -7,12 +7,12 @@ use super::globals;
 use super::owner::OwnersGuard;
 use super::params;
 use super::socket::Socket;
-use super::stats;
+use super::stats::Quarantine;
+use super::stats::Stats;
+use crate::kern::debugfs::Dir;
 use crate::kern::ib::ClientRegistration;
 use crate::kern::module;
 use crate::kern::sock::FamilyRegistration;
-use kernel::debugfs::Dir;
-use kernel::debugfs::File;
 use kernel::prelude::*;
 
 /// All that is registered with the kernel.
@@ -27,26 +27,19 @@ pub(crate) struct Running {
     #[pin]
     _client: ClientRegistration<RdmaClient>,
     _owners: OwnersGuard,
-    #[pin]
-    _stats: File<()>,
-    #[pin]
-    _quarantine: File<()>,
+    _debugfs: Dir,
 }
 
 impl Running {
     /// Check everything that can be checked, then register.
     pub(crate) fn start() -> impl PinInit<Self, Error> {
-        let dir = Dir::new(c"rds_mr");
         try_pin_init!(Self {
             _: {
                 module::check_layout()?;
                 params::check()?;
                 globals::init();
             },
-            _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::show(f)),
-            _quarantine <- dir.read_callback_file(c"quarantine", (), &|(), f| {
-                stats::show_quarantine(f)
-            }),
+            _debugfs: Dir::new(c"rds_mr").file::<Stats>().file::<Quarantine>(),
             _owners: OwnersGuard::new()?,
             // The family last: once it is there, somebody can hold the module,
             // which must not fail to load any more.

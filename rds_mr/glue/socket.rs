@@ -84,17 +84,17 @@ impl Socket {
     /// Add a key, which the application can free from now on. `EEXIST` if it
     /// has a key of the same number.
     pub(crate) fn list(&self, entry: Entry, key: &Arc<Key>) -> Result {
-        key.set_listed(true);
+        key.set_listed();
         self.keys
             .insert(entry, u64::from(key.rkey()), key.clone())
-            .inspect_err(|_| key.set_listed(false))
+            .inspect_err(|_| key.set_unlisted())
     }
 
     /// Take a key out. True if it was there.
     pub(crate) fn unlist(&self, key: &Key) -> bool {
         let removed = self.keys.remove(u64::from(key.rkey()), key);
         if removed {
-            key.set_listed(false);
+            key.set_unlisted();
         }
         removed
     }

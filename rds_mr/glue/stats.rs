@@ -4,7 +4,10 @@
 //! debugfs.
 
 use super::globals::DEVICES;
-use kernel::fmt;
+use crate::kern::debugfs::Show;
+use kernel::prelude::*;
+use kernel::seq_file::SeqFile;
+use kernel::seq_print;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 
@@ -39,12 +42,13 @@ pub(crate) static QUARANTINED: Counter = Counter::new();
 pub(crate) static LEAKED: Counter = Counter::new();
 /// See [`LEAKED`].
 pub(crate) static LEAKED_PAGES: Counter = Counter::new();
-/// Keys that were revoked because the memory of their owner went.
+/// Keys that there were when the memory of their owner went.
 pub(crate) static REVOKED_OWNER: Counter = Counter::new();
-/// Keys of [`REVOKED_OWNER`] that lived on when others could tell already that
-/// their owner was dead: somebody else held its memory.
+/// Those of [`REVOKED_OWNER`] that lived on when others could tell already that
+/// the process which registered the first of them was dead: somebody else held
+/// its memory.
 pub(crate) static LATE_RELEASE: Counter = Counter::new();
-/// Keys that were revoked because their HCA went.
+/// Keys that there were when their HCA went.
 pub(crate) static REVOKED_DEVICE: Counter = Counter::new();
 /// Registration queues that were replaced after an error.
 pub(crate) static QUEUES_REPLACED: Counter = Counter::new();
@@ -59,26 +63,38 @@ static ALL: [(&str, &Counter); 7] = [
     ("queues_replaced", &QUEUES_REPLACED),
 ];
 
-/// One `name value` a line.
-pub(crate) fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    ALL.iter()
-        .try_for_each(|(name, counter)| writeln!(f, "{name} {}", counter.get()))
+/// `stats`: one `name value` a line.
+pub(crate) struct Stats;
+
+impl Show for Stats {
+    const NAME: &'static CStr = c"stats";
+
+    fn show(out: &SeqFile) {
+        for (name, counter) in &ALL {
+            seq_print!(out, "{} {}\n", name, counter.get());
+        }
+    }
 }
 
-/// The quarantined keys, one a line.
-pub(crate) fn show_quarantine(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut devices = (0..).map_while(|n| DEVICES.lock().0.get(n).cloned());
-    devices.try_for_each(|device| {
-        let mut keys = device.keys().iter().filter(|key| key.is_quarantined());
-        keys.try_for_each(|key| {
-            writeln!(
-                f,
-                "{:?} key {} pages {} {:?}",
-                device.name(),
-                key.id(),
-                key.pages(),
-                key.state()
-            )
-        })
-    })
+/// `quarantine`: the quarantined keys, one a line.
+pub(crate) struct Quarantine;
+
+impl Show for Quarantine {
+    const NAME: &'static CStr = c"quarantine";
+
+    fn show(out: &SeqFile) {
+        // One at a time: no lock is held while it is written.
+        for device in (0..).map_while(|n| DEVICES.lock().0.get(n).cloned()) {
+            for key in device.keys().iter().filter(|key| key.is_quarantined()) {
+                seq_print!(
+                    out,
+                    "{:?} key {} pages {} {:?}\n",
+                    device.name(),
+                    key.id(),
+                    key.pages(),
+                    key.state()
+                );
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! With `sys`, the only place for `unsafe` and for bindings. Nothing in here
 //! knows what RDS is or what the rules for keys are.
 
+pub(crate) mod debugfs;
 pub(crate) mod gate;
 pub(crate) mod ib;
 pub(crate) mod mm;

@@ -68,9 +68,20 @@ impl Completion {
         unsafe { bindings::complete_all(self.inner.get()) }
     }
 
+    /// Whether it has happened. Never sleeps.
+    pub(crate) fn is_done(&self) -> bool {
+        // SAFETY: `inner` was initialised by `new`.
+        unsafe { bindings::completion_done(self.inner.get()) }
+    }
+
     /// Wait, uninterruptibly, for at most `ns` nanoseconds (rounded up to a
     /// millisecond). True if it happened.
     pub(crate) fn wait_ns(&self, ns: u64) -> bool {
+        // A wait without time would last until the next tick all the same, and
+        // there may be many.
+        if ns == 0 || self.is_done() {
+            return self.is_done();
+        }
         let ms = u32::try_from(ns.div_ceil(1_000_000)).unwrap_or(u32::MAX / 2);
         // SAFETY: `inner` was initialised by `new`; process context, as `relax`.
         unsafe { raw::rds_mr_helper_wait_timeout(self.inner.get(), msecs_to_jiffies(ms)) != 0 }

@@ -9,6 +9,7 @@
 #include <linux/rds.h>
 #include <uapi/linux/rds_mr.h>
 
+#include "debugfs.h"
 #include "helpers.h"
 #include "params.h"
 #include "sock_shim.h"

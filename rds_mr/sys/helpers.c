@@ -255,8 +255,8 @@ void rds_mr_helper_pinned_vm_sub(struct mm_struct *mm, unsigned long pages)
 }
 
 /*
- * Watch the page above all user memory: no event of the address space names it,
- * but that of its end names everything. -EINTR if a signal is pending.
+ * Watch the page above all user memory: few events of the address space reach
+ * it, and that of its end does. -EINTR if a signal is pending.
  */
 int rds_mr_helper_mm_watch(struct mmu_interval_notifier *sub, struct mm_struct *mm,
 			   const struct mmu_interval_notifier_ops *ops)

@@ -7,6 +7,7 @@
 
 #include "faults.h"
 
+#include "../../rds_mr/sys/debugfs.c"
 #include "../../rds_mr/sys/params.c"
 #include "../../rds_mr/sys/sock_shim.c"
 

@@ -178,7 +178,7 @@ impl Device {
 
     /// Whether removal has begun.
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.wait_ns(0)
+        self.gone.is_done()
     }
 
     /// Wait until removal has ended every key, or the deadline. For those who

@@ -2,7 +2,6 @@
 
 //! The end of a key: by proof, in quarantine, or leaked.
 
-use super::super::params;
 use super::super::pool::PoolMr;
 use super::super::stats;
 use super::Inner;
@@ -12,6 +11,7 @@ use crate::kern::ib::Invalidated;
 use crate::kern::ib::Quiesced;
 use crate::kern::module::ModuleRef;
 use crate::kern::time;
+use crate::policy::deadline::Deadline;
 use crate::policy::driver;
 use crate::policy::driver::Proof;
 use crate::policy::mr_state::Action;
@@ -20,6 +20,9 @@ use crate::policy::mr_state::State;
 use kernel::prelude::*;
 use kernel::sync::lock::spinlock::SpinLockGuard;
 use kernel::sync::Arc;
+
+/// Milliseconds for an invalidation that is not waited for by anybody.
+const CUT_MS: u32 = 200;
 
 impl Key {
     /// The LOCAL_INV that [`Revoke::Invalidate`](super::Revoke::Invalidate) asked
@@ -116,7 +119,8 @@ impl Key {
     /// comes of it is no proof, or the key would not be here.
     fn cut(&self) {
         if let Some(queue) = self.device.queue_now() {
-            queue.invalidate(&[self.rkey()], params::deadline().end_ns(), |_, _| ());
+            let deadline = Deadline::after(time::now_ns(), CUT_MS);
+            queue.invalidate(&[self.rkey()], deadline.end_ns(), |_, _| ());
         }
     }
 

@@ -301,17 +301,26 @@ impl Key {
         silent.is_some() && self.advance_if(State::Stuck, Event::QpGone)
     }
 
-    /// The application can free it from now on, or (`false`) no more.
-    pub(crate) fn set_listed(&self, listed: bool) {
+    /// The application can free it from now on.
+    pub(crate) fn set_listed(&self) {
+        self.inner.lock().listed = true;
+    }
+
+    /// The application has freed it, or will never learn of it.
+    pub(crate) fn set_unlisted(&self) {
         let mut inner = self.inner.lock();
-        inner.listed = listed;
-        let slot = if !listed && inner.state == State::Dead {
-            inner.news = false;
+        inner.listed = false;
+        let had_news = core::mem::take(&mut inner.news);
+        let news = inner.slot.as_ref().map(Slot::news);
+        let slot = if inner.state == State::Dead {
             inner.slot.take()
         } else {
             None
         };
         drop(inner);
+        if let (true, Some(news)) = (had_news, news) {
+            news.forget(self);
+        }
         // It locks the ledger of the socket.
         drop(slot);
     }
@@ -358,6 +367,11 @@ impl Key {
     /// Set what follows in the news; returns what did.
     pub(crate) fn link_news(&self, next: Option<Arc<Key>>) -> Option<Arc<Key>> {
         core::mem::replace(&mut self.inner.lock().next_news, next)
+    }
+
+    /// What follows in the news.
+    pub(crate) fn next_news(&self) -> Option<Arc<Key>> {
+        self.inner.lock().next_news.clone()
     }
 
     /// Whether somebody works on it, or will.

@@ -2,13 +2,13 @@
 
 //! Being told of the end of a process's memory, before any of it goes.
 //!
-//! An mmu_interval_notifier on one page above all user memory. Every event in
-//! the address space names a range, and none of them reaches that page; only
-//! the end (MMU_NOTIFY_RELEASE: exit, exec, the last of those who shared it)
-//! names everything. It comes in `exit_mm`, before files are closed and before
-//! the parent is told, unless somebody else holds the mm (Documentation/mm,
-//! `mmu_notifier_ops.release` in include/linux/mmu_notifier.h, which runs
-//! inside of a global SRCU section and so is not for a callback that waits).
+//! An mmu_interval_notifier on one page above all user memory. What happens in
+//! the address space names a range, which hardly ever reaches that page; what
+//! names everything (the end, and a few others) is told apart by its event. The
+//! end is MMU_NOTIFY_RELEASE: exit, exec, the last of those who shared it. It
+//! comes in `exit_mm`, before files are closed and before the parent is told,
+//! unless somebody else holds the mm. (`mmu_notifier_ops.release`, the other
+//! way, runs inside of a global SRCU section: not for a callback that waits.)
 
 use crate::sys::bindings as raw;
 use core::pin::Pin;

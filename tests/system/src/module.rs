@@ -10,6 +10,7 @@ use rdsmr::{kmod, kmsg, PAGE};
 
 pub const TESTS: &[Test] = &[
     Test::new("module.in_use_by_a_socket", in_use),
+    Test::reloading("module.in_use_by_a_reader", in_use_by_a_reader),
     Test::reloading("module.load_and_unload", load_and_unload),
     Test::reloading("module.bad_parameters", bad_parameters),
     Test::reloading("module.in_tree_rds_is_loaded", in_tree_rds),
@@ -29,6 +30,17 @@ fn in_use() -> Outcome {
     let result = kmod::try_remove(name);
     drop(unbound);
     result.must_fail(EAGAIN, "rmmod with a socket that is not even bound")
+}
+
+/// An open file of debugfs calls the module when it is closed. It is not our
+/// socket that is in use here, so an rmmod that goes through shows on its close.
+fn in_use_by_a_reader() -> Outcome {
+    let name = site::module()?;
+    let stats = std::fs::File::open("/sys/kernel/debug/rds_mr/stats");
+    let stats = stats.must("opening rds_mr/stats in debugfs")?;
+    kmod::try_remove(name).must_fail(EAGAIN, format!("rmmod {name} with an open file"))?;
+    drop(stats);
+    kmod::remove(name).must(format!("rmmod {name} then"))
 }
 
 fn load_and_unload() -> Outcome {

@@ -291,7 +291,7 @@ fn unknown_ioctls() -> Outcome {
     let socket = site::bound()?;
     let map = site::memory(4096)?;
     // Numbers of other RDS implementations, and one beside each of ours.
-    for command in [0x89e2, 0x89e3, 0x89e7, 0x89eb, 0x89ef, 0x1234] {
+    for command in [0x89e2, 0x89e3, 0x89e7, 0x89ec, 0x89ef, 0x1234] {
         let result = socket.ioctl_at(command, map.at(0));
         result.must_fail(ENOTTY, format!("ioctl {command:#x}"))?;
     }
