@@ -10,14 +10,20 @@ use crate::observers::Observers;
 use crate::runner::Test;
 use crate::site::{self, alive, bound, refused};
 use rdsmr::abi::*;
-use rdsmr::{death, fd, process, stat, Armed, Child, Fault, Hammer, Mapping, Socket, PAGE};
+use rdsmr::{death, fd, process, stat, Armed, Child, Fault, Faults, Hammer, Mapping, Socket, PAGE};
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 
 pub const TESTS: &[Test] = &[
     Test::new("late.memory_is_held_the_close_ends_the_keys", memory_held),
     Test::new("late.memory_and_socket_are_held", memory_and_socket_held),
+    Test::new("late.memory_is_read_the_close_ends_the_keys", || {
+        memory_read(false)
+    }),
+    Test::new("late.memory_is_read_and_socket_is_held", || {
+        memory_read(true)
+    }),
     Test::new("late.vfork_child_harms_nothing", sharer_ends),
     Test::new("late.ptrace_exit_stop_comes_first", ptrace),
     Test::new("late.core_dump_comes_first", core_dump),
@@ -94,6 +100,60 @@ fn memory_and_socket_held() -> Outcome {
         refused(&prober, *cookie, 0, "a key whose memory has gone")?;
     }
     same("late_release", late + KEYS, late_releases()?)
+}
+
+/// Somebody reads the memory of the dead (process_vm_readv), and waits for a page
+/// that does not come: any process of the same user can do that, for ever.
+fn memory_read(socket_is_held: bool) -> Outcome {
+    let (prober, pins, late) = (bound()?, site::pins()?, late_releases()?);
+    let mut victim = helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+        let (never, faults) = (site::memory(PAGE)?, Faults::new().must("userfaultfd")?);
+        faults.watch(never.at(0), PAGE).must("UFFDIO_REGISTER")?;
+        let words = [
+            faults.as_raw_fd() as u64,
+            socket.as_raw_fd() as u64,
+            never.at(0),
+        ];
+        let words = [&words[..], &keys(&socket, &map)?].concat();
+        link.tell(&words).must("telling the test")?;
+        link.hear().must("the test's word").map(drop)
+    })?;
+    let words = victim.link().hear().must("the victim's words")?;
+    let cookies = &words[3..];
+    let pidfd = victim.pidfd().must("pidfd_open")?;
+    let take = |number: u64| fd::steal(pidfd.as_fd(), number as i32).must("pidfd_getfd");
+    // Ours, or the page would come to nobody when the victim dies.
+    let faults = Faults::from(take(words[0])?);
+    let held = if socket_is_held {
+        Some(take(words[1])?)
+    } else {
+        None
+    };
+    let (pid, at) = (victim.pid(), words[2]);
+    let mut reader = helper("reader", |_| {
+        let read = death::read_memory_of(pid, at);
+        read.must("process_vm_readv that nobody answers").map(drop)
+    })?;
+    let waits = faults
+        .wait(site::PATIENCE)
+        .must("reading the userfaultfd")?;
+    same("the page that somebody waits for", Some(at), waits)?;
+
+    victim.kill().must("kill -9")?;
+    let kept = if socket_is_held { KEYS } else { 0 };
+    same("pages that are pinned", pins + kept as i64, site::pins()?)?;
+    for cookie in cookies {
+        let check = if socket_is_held { alive } else { refused };
+        check(&prober, *cookie, 0, "a key of the dead".to_string())?;
+    }
+    reader.kill().must("kill -9 of the reader")?;
+    site::eventually("the pins of the memory", || Ok(site::pins()? == pins))?;
+    for cookie in cookies {
+        refused(&prober, *cookie, 0, "a key whose memory has gone")?;
+    }
+    drop(held);
+    same("late_release", late + kept, late_releases()?)
 }
 
 /// The end of one who shares the memory is not the end of the memory.

@@ -38,6 +38,23 @@ pub fn share_memory(close: Option<RawFd>) -> io::Result<i32> {
     })
 }
 
+/// Read a byte of another process's memory (`process_vm_readv`). As long as it
+/// lasts, that memory is held.
+pub fn read_memory_of(pid: i32, addr: u64) -> io::Result<u8> {
+    let mut byte = 0_u8;
+    let ours = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    let theirs = libc::iovec {
+        iov_base: addr as *mut _,
+        iov_len: 1,
+    };
+    // SAFETY: the kernel writes one byte to a live local.
+    check(unsafe { libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) })?;
+    Ok(byte)
+}
+
 fn ptrace(request: libc::c_uint, child: &Child, data: usize) -> io::Result<()> {
     // SAFETY: none of the requests here takes a pointer.
     check(unsafe { libc::ptrace(request, child.pid(), 0, data) })?;

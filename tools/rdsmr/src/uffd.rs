@@ -4,7 +4,7 @@
 use crate::check;
 use crate::mem::PAGE;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// `UFFD_API` of `<linux/userfaultfd.h>`.
@@ -58,6 +58,19 @@ const UFFDIO_COPY: u32 = iowr(0x03, size_of::<Copy>());
 /// Who touches a page of a watched range for the first time waits for us.
 #[derive(Debug)]
 pub struct Faults(OwnedFd);
+
+/// One that came from another process: it is about that one's memory.
+impl From<OwnedFd> for Faults {
+    fn from(fd: OwnedFd) -> Self {
+        Faults(fd)
+    }
+}
+
+impl AsRawFd for Faults {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
 
 impl Faults {
     pub fn new() -> io::Result<Self> {
