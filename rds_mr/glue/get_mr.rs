@@ -172,7 +172,7 @@ fn expose(
     if matches!(outcome, RegOutcome::NotPosted) {
         return Err(EAGAIN_ENGINE);
     }
-    key.enter(of_device, of_owner);
+    key.make_known(of_device, of_owner);
     match outcome {
         RegOutcome::NotPosted => Err(EIO),
         RegOutcome::Live(registration) => {

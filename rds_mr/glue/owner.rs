@@ -186,8 +186,8 @@ impl OwnerRef {
     }
 
     /// Its keys, by id.
-    pub(crate) fn keys(&self) -> Arc<KeyTable> {
-        self.keys.clone()
+    pub(crate) fn keys(&self) -> &Arc<KeyTable> {
+        &self.keys
     }
 }
 

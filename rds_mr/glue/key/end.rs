@@ -2,6 +2,7 @@
 
 //! The end of a key: by proof, in quarantine, or leaked.
 
+use super::super::owner::OwnerRef;
 use super::super::pool::PoolMr;
 use super::super::stats;
 use super::Inner;
@@ -156,15 +157,7 @@ impl Key {
         drop(inner);
         drop(quiesced);
         drop((charges, slot));
-        self.retire(owner.as_ref());
-        self.settled.complete_all();
-        self.tell();
-        drop(owner);
-        if quarantine.is_some() {
-            stats::QUARANTINED.sub(1);
-        }
-        // Last: with it the module may go.
-        drop(quarantine);
+        self.ended(owner, quarantine);
     }
 
     /// No proof will ever come: the pages stay pinned and charged for good.
@@ -187,22 +180,24 @@ impl Key {
             self.id,
             self.pages
         );
-        self.retire(owner.as_ref());
+        self.ended(owner, quarantine);
+    }
+
+    /// It has come to its end, and nobody works on it any more: take it out of the
+    /// tables of those who end keys, and tell everybody.
+    fn ended(self: &Arc<Self>, owner: Option<OwnerRef>, quarantine: Option<ModuleRef>) {
+        self.device.keys().remove(self.id, self);
+        if let Some(owner) = &owner {
+            owner.keys().remove(self.id, self);
+        }
         self.settled.complete_all();
         self.tell();
         drop(owner);
         if quarantine.is_some() {
             stats::QUARANTINED.sub(1);
         }
+        // Last: with it the module may go.
         drop(quarantine);
-    }
-
-    /// It has ended: take it out of the tables of those who end keys.
-    fn retire(&self, owner: Option<&super::OwnerRef>) {
-        self.device.keys().remove(self.id, self);
-        if let Some(owner) = owner {
-            owner.keys().remove(self.id, self);
-        }
     }
 
     /// The device goes away: give up what could not be proven.

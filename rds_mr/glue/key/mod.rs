@@ -162,8 +162,13 @@ impl Key {
     }
 
     /// Make it known to its device and to its owner.
-    pub(crate) fn enter(self: &Arc<Self>, of_device: Entry, of_owner: Entry) {
-        let keys = self.inner.lock().owner.as_ref().map(OwnerRef::keys);
+    pub(crate) fn make_known(self: &Arc<Self>, of_device: Entry, of_owner: Entry) {
+        let keys = self
+            .inner
+            .lock()
+            .owner
+            .as_ref()
+            .map(|owner| owner.keys().clone());
         // Ids are never used twice, so there is always room.
         let mut result = self.device.keys().insert(of_device, self.id, self.clone());
         if let Some(keys) = keys {
@@ -310,15 +315,15 @@ impl Key {
     pub(crate) fn set_unlisted(&self) {
         let mut inner = self.inner.lock();
         inner.listed = false;
-        let had_news = core::mem::take(&mut inner.news);
-        let news = inner.slot.as_ref().map(Slot::news);
+        let untold = core::mem::take(&mut inner.news);
+        let news = inner.slot.as_ref().filter(|_| untold).map(Slot::news);
         let slot = if inner.state == State::Dead {
             inner.slot.take()
         } else {
             None
         };
         drop(inner);
-        if let (true, Some(news)) = (had_news, news) {
+        if let Some(news) = news {
             news.forget(self);
         }
         // It locks the ledger of the socket.
