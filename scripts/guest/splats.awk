@@ -22,8 +22,8 @@ $0 ~ headline && $0 !~ harmless {
 }
 
 # What is starved of memory on purpose may complain of it, with a trace.
-/rds-mr-(systest|stress): allocations fail on purpose/ { starved = 1 }
-/rds-mr-(systest|stress): allocations fail no more/ { starved = 0 }
+/rds_mr tests: allocations fail on purpose/ { starved = 1 }
+/rds_mr tests: allocations fail no more/ { starved = 0 }
 starved && /page allocation failure|vmalloc error|invoked oom-killer/ { allowed = 1 }
 
 /Call Trace:/ && !allowed { print }

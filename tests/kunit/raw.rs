@@ -2,6 +2,7 @@
 
 //! The C functions that only tests need, each behind a safe one.
 
+use crate::fault::Fault;
 use crate::kern::ib::qp::Qp;
 use crate::kern::ib::IbDevice;
 use crate::sys::bindings as raw;
@@ -102,24 +103,6 @@ pub(crate) unsafe fn dma_map(device: &IbDevice, buffer: *mut u8, bytes: usize) -
 pub(crate) unsafe fn dma_unmap(device: &IbDevice, addr: u64, bytes: usize) {
     // SAFETY: As promised.
     unsafe { rds_mr_test_dma_unmap(device.as_raw(), addr, bytes) };
-}
-
-/// A verb that fails on demand; see faults.h, which has some more.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-pub(crate) enum Fault {
-    /// Post only the first so many WRs of a chain.
-    PostCut = 0,
-    /// Say that a chain was posted, and do not.
-    PostLost = 1,
-    /// Refuse to deregister.
-    Dereg = 2,
-    /// Take so many milliseconds for it.
-    DeregSlow = 3,
-    /// Map one page less.
-    MapShort = 4,
-    /// Refuse to map for DMA.
-    DmaMap = 5,
 }
 
 /// Arm the fault of that number, for user space. `EINVAL`: there is none.

@@ -18,6 +18,7 @@ mod sys;
 
 #[macro_use]
 mod support;
+mod fault;
 mod hammer;
 mod hammer_dev;
 mod keys;

@@ -2,6 +2,7 @@
 
 //! Verbs that fail: nothing is let go on hope, and nothing is left behind.
 
+use crate::fault::Fault;
 use crate::kern::ib::Outcome::Success;
 use crate::keys::end_all;
 use crate::keys::invalidate;
@@ -11,7 +12,6 @@ use crate::peer::Peer;
 use crate::peer::REFUSED;
 use crate::policy::quota::Limits;
 use crate::raw::Armed;
-use crate::raw::Fault;
 use crate::support::eventually;
 use crate::support::Memory;
 use crate::support::Site;

@@ -12,12 +12,11 @@ mod call;
 mod exec;
 mod kcov;
 mod mutate;
-mod rng;
 mod run;
 mod space;
 
 use call::Program;
-use rng::Rng;
+use rdsmr::rng::Rng;
 use run::{Places, Runner};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -123,7 +122,7 @@ impl Fuzzer {
         if self.corpus.is_empty() || self.rng.one_in(8) {
             return mutate::fresh(&mut self.rng);
         }
-        let old = self.rng.below(self.corpus.len());
+        let old = self.rng.index(self.corpus.len());
         mutate::mutated(&self.corpus[old], &self.corpus, &mut self.rng)
     }
 

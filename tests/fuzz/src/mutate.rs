@@ -2,8 +2,8 @@
 //! New programs, and old ones changed.
 
 use crate::call::{addr, find, offset, region, Call, Kind, Program, COOKIES, OPS, OPTIONS, SLOTS};
-use crate::rng::Rng;
 use rdsmr::abi::*;
+use rdsmr::rng::Rng;
 use rdsmr::PAGE;
 
 const MOST_CALLS: usize = 24;
@@ -65,7 +65,7 @@ fn address(rng: &mut Rng) -> u64 {
     let region = match rng.below(10) {
         0..5 => RW,
         5..8 => ARG,
-        _ => rng.below(crate::call::REGIONS.len()) as u64,
+        _ => rng.index(crate::call::REGIONS.len()) as u64,
     };
     let pages = if region == RW {
         rng.below(300) as i64 * PAGE as i64
@@ -172,7 +172,7 @@ fn usual(call: &mut Call, rng: &mut Rng) {
 
 fn call(rng: &mut Rng) -> Call {
     let op = if rng.one_in(3) {
-        rng.below(OPS.len())
+        rng.index(OPS.len())
     } else {
         find(rng.pick(USUAL)).unwrap_or(0)
     };
@@ -198,19 +198,19 @@ pub fn fresh(rng: &mut Rng) -> Program {
 }
 
 fn once(program: &mut Program, corpus: &[Program], rng: &mut Rng) {
-    let at = rng.below(program.len() + 1);
+    let at = rng.index(program.len() + 1);
     match rng.below(10) {
         0..3 => program.insert(at, call(rng)),
         3 if program.len() > 1 => {
-            program.remove(rng.below(program.len()));
+            program.remove(rng.index(program.len()));
         }
         4 if !corpus.is_empty() => {
-            let other = &corpus[rng.below(corpus.len())];
+            let other = &corpus[rng.index(corpus.len())];
             program.truncate(at);
-            program.extend_from_slice(&other[rng.below(other.len())..]);
+            program.extend_from_slice(&other[rng.index(other.len())..]);
         }
         5 if !program.is_empty() => {
-            let copy = program[rng.below(program.len())].clone();
+            let copy = program[rng.index(program.len())].clone();
             program.insert(at, copy);
         }
         _ => {
@@ -218,7 +218,7 @@ fn once(program: &mut Program, corpus: &[Program], rng: &mut Rng) {
             if let Some(call) = program.get_mut(at.min(len.saturating_sub(1))) {
                 let fields = OPS[call.op].fields;
                 if !fields.is_empty() {
-                    tweak(call, rng.below(fields.len()), rng);
+                    tweak(call, rng.index(fields.len()), rng);
                 }
             }
         }
@@ -266,7 +266,7 @@ mod tests {
         let mut rng = Rng::new(7);
         let mut corpus = vec![fresh(&mut rng)];
         for _ in 0..2000 {
-            let next = mutated(&corpus[rng.below(corpus.len())], &corpus, &mut rng);
+            let next = mutated(&corpus[rng.index(corpus.len())], &corpus, &mut rng);
             assert!(!next.is_empty() && next.len() <= MOST_CALLS);
             let text = crate::call::text(&next);
             assert_eq!(crate::call::parse(&text).unwrap(), next, "{text}");

@@ -5,9 +5,11 @@ use crate::ask::no;
 use crate::model;
 use crate::plan::Device;
 use crate::socks::{address, place_between, place_now, Sock};
-use crate::sys::{self, Revoked, SIOCRDSMRREVOKED};
+use crate::sys;
 use crate::worker::{describe_result, errno, wrong, Done, Outcome, Thread};
+use rdsmr::abi::{Revoked, RDS_MR_REVOKED_DEVICE, RDS_MR_REVOKED_OWNER};
 use rdsmr::errno::*;
+use rdsmr::socket::POLLPRI;
 use rdsmr::Socket;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
@@ -103,37 +105,24 @@ impl Thread<'_> {
 
     /// Ask why keys have died, and whether there is something to ask.
     pub fn revoked(&self, sock: &Sock) -> Outcome {
-        let events = errno(
-            sock.socket
-                .poll(libc::POLLIN | libc::POLLPRI | libc::POLLOUT),
-        );
-        let legal = if model::OWNED_BY_MEMORY {
-            libc::POLLPRI
-        } else {
-            0
-        };
-        if !matches!(events, Ok(events) if events & !legal == 0) {
+        let events = errno(sock.socket.poll(libc::POLLIN | POLLPRI | libc::POLLOUT));
+        if !matches!(events, Ok(events) if events & !POLLPRI == 0) {
             return wrong(
                 "poll",
-                format!("no events but {legal:#x}"),
+                format!("no events but {POLLPRI:#x}"),
                 format!("{events:?}"),
             );
         }
-        let mut revoked = Revoked::default();
-        let result = errno(sock.socket.ioctl(SIOCRDSMRREVOKED, &mut revoked));
-        match result {
-            Err(ENOTTY) if !model::OWNED_BY_MEMORY => Ok(Done::Yes),
-            Err(EAGAIN) if model::OWNED_BY_MEMORY => Ok(Done::Yes),
-            Ok(())
-                if model::OWNED_BY_MEMORY
-                    && (revoked.reason == 1 || self.lost_device(sock, &revoked)) =>
-            {
+        let result = errno(sock.socket.revoked());
+        match &result {
+            Err(EAGAIN) => Ok(Done::Yes),
+            Ok(news) if news.reason == RDS_MR_REVOKED_OWNER || self.lost_device(sock, news) => {
                 Ok(Done::Yes)
             }
-            Ok(()) => wrong(
+            Ok(news) => wrong(
                 "SIOCRDSMRREVOKED",
                 "reason 1, or 2 after an unplug",
-                format!("{revoked:?}"),
+                format!("{news:?}"),
             ),
             Err(_) => wrong(
                 "SIOCRDSMRREVOKED",
@@ -144,7 +133,7 @@ impl Thread<'_> {
     }
 
     fn lost_device(&self, sock: &Sock, revoked: &Revoked) -> bool {
-        revoked.reason == 2 && self.ledger().unplugged(sock.facts.place)
+        revoked.reason == RDS_MR_REVOKED_DEVICE && self.ledger().unplugged(sock.facts.place)
     }
 
     pub fn dup(&self, at: u64, sock: &Arc<Sock>) -> Outcome {
@@ -166,10 +155,6 @@ impl Thread<'_> {
             return Ok(Done::No);
         }
         sock.facts.passed.store(true, SeqCst);
-        self.ledger()
-            .keys(self.worker)
-            .filter(|key| key.socket() == sock.facts.id)
-            .for_each(|key| key.pass());
         match errno(self.site.mailboxes[to as usize].post(sock.facts.place, &sock.socket)) {
             Ok(true) => Ok(Done::Yes),
             Ok(false) => Ok(Done::No),

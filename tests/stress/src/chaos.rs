@@ -4,13 +4,13 @@
 use crate::events::POINTS;
 use crate::plan::Device;
 use crate::socks::address;
-use rdsmr::{Mapping, Socket, PAGE};
+use rdsmr::errno::ENOMEM;
+use rdsmr::{inject, Mapping, Socket, PAGE};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const FAIL_FUNCTION: &str = "/sys/kernel/debug/fail_function";
 const FAIL_SLAB: &str = "/sys/kernel/debug/failslab";
 const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -33,14 +33,12 @@ pub struct Faults {
 impl Faults {
     /// Allocations fail only for threads that say so at the moment.
     pub fn prepare() -> io::Result<Self> {
-        let there = |dir: &str| Path::new(dir).is_dir();
         let faults = Faults {
-            verbs: there(FAIL_FUNCTION),
-            slab: there(FAIL_SLAB),
+            verbs: inject::is_there(),
+            slab: Path::new(FAIL_SLAB).is_dir(),
         };
         if faults.slab {
-            // For who judges the log: the kernel complains of some of them.
-            write("/dev/kmsg", "rds-mr-stress: allocations fail on purpose")?;
+            inject::say_starving()?;
             let set = |name: &str, text: &str| write(Path::new(FAIL_SLAB).join(name), text);
             set("task-filter", "Y")?;
             // Those that may sleep are most of ours.
@@ -58,35 +56,17 @@ impl Faults {
     }
 
     pub fn arm(&self, point: usize, percent: u64) -> io::Result<()> {
-        let dir = Path::new(FAIL_FUNCTION);
-        let name = POINTS[point];
-        write(dir.join("inject"), name)?;
-        // -ENOMEM; the file takes hexadecimal digits of 64 bits.
-        write(dir.join(name).join("retval"), "0xfffffffffffffff4")?;
-        for (file, text) in [
-            ("interval", "1"),
-            ("times", "-1"),
-            ("verbose", "0"),
-            ("task-filter", "N"),
-        ] {
-            write(dir.join(file), text)?;
-        }
-        write(dir.join("probability"), &percent.to_string())
+        inject::fail(POINTS[point], -i64::from(ENOMEM), percent)
     }
 
     pub fn lift(&self) -> io::Result<()> {
-        if !self.verbs {
-            return Ok(());
-        }
-        write(Path::new(FAIL_FUNCTION).join("probability"), "0")?;
-        // An empty line takes all functions out.
-        write(Path::new(FAIL_FUNCTION).join("inject"), "\n")
+        inject::stop()
     }
 
     pub fn end(&self) -> io::Result<()> {
         if self.slab {
             write(Path::new(FAIL_SLAB).join("probability"), "0")?;
-            write("/dev/kmsg", "rds-mr-stress: allocations fail no more")?;
+            inject::say_fed()?;
         }
         self.lift()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What happens to the workers from outside, and when: follows from the seed.
 
-use crate::rng::Rng;
+use rdsmr::rng::Rng;
 
 /// Where a verb fails; the names are those of the module's functions.
 pub const POINTS: &[&str] = &[
@@ -39,7 +39,7 @@ const ROUND: [u64; 9] = [0, 0, 1, 1, 2, 3, 3, 4, 5];
 impl Chaos {
     pub fn new(seed: u64, workers: u64) -> Self {
         Chaos {
-            rng: Rng::new(seed, &[2]),
+            rng: Rng::stream(seed, &[2]),
             workers,
             round: Vec::new(),
         }

@@ -93,9 +93,6 @@ impl Thread<'_> {
             bytes(get),
             get.write,
         );
-        if sock.facts.passed.load(SeqCst) {
-            key.pass();
-        }
         if sock.facts.lost.load(SeqCst) {
             key.forget();
             return None;

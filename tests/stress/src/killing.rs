@@ -2,12 +2,12 @@
 //! kill -9 of a worker, and what must hold when wait() is back.
 
 use crate::ledger::{device_at, Global, Key, Of, State};
-use crate::model::{judge, Conditions, Must, Verdict, OWNED_BY_MEMORY};
+use crate::model::{judge, Conditions, Must, Verdict};
 use crate::plan::Device;
 use crate::supervisor::{broken, Supervisor, PATIENCE, TICK};
 use crate::sys;
 use crate::worker::errno;
-use rdsmr::Hammer;
+use rdsmr::{process, Hammer};
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl Supervisor<'_> {
         let faults = ledger.get(Global::Faults);
         ledger.of(worker, Of::Dying).store(1, SeqCst);
         let pid = self.workers[worker as usize].pid;
-        sys::kill(pid);
+        process::kill(pid)?;
         let Some(status) = sys::wait_for(pid, PATIENCE)? else {
             return Err(broken(format!(
                 "worker {worker}, which was killed\nexpected: it dies\ngot: it is there after {PATIENCE:?}"
@@ -50,15 +50,13 @@ impl Supervisor<'_> {
         }
         let calm = faults % 2 == 0;
         if calm {
-            if let Some((_, key)) = &hammer {
-                if !self.held_by_others(worker, key) {
-                    self.memory_is_quiet(worker)?;
-                    ledger.count(Global::Hammered);
-                }
+            if hammer.is_some() {
+                self.memory_is_quiet(worker)?;
+                ledger.count(Global::Hammered);
             }
             self.keys_are_dead(worker)?;
         }
-        if let Some((hammer, _)) = hammer {
+        if let Some(hammer) = hammer {
             hammer.stop()?;
         }
         self.counts.kills += 1;
@@ -69,16 +67,13 @@ impl Supervisor<'_> {
 
     /// Let a peer write to a key of the worker, without end. None if there is no
     /// hammer, or no key for it: keys may be ended at any moment.
-    fn hammer(&self, worker: u64) -> io::Result<Option<(Hammer, Key<'_>)>> {
+    fn hammer(&self, worker: u64) -> io::Result<Option<Hammer>> {
         if !Hammer::is_there() {
             return Ok(None);
         }
         let ledger = &self.site.ledger;
-        let good = |key: &Key<'_>| {
-            key.seen().state() == State::Live
-                && !ledger.unplugged(key.place())
-                && !self.held_by_others(worker, key)
-        };
+        let good =
+            |key: &Key<'_>| key.seen().state() == State::Live && !ledger.unplugged(key.place());
         for key in ledger.keys(worker).filter(good).take(TRIES) {
             let Some((_, bytes)) = key.writable() else {
                 continue;
@@ -86,16 +81,10 @@ impl Supervisor<'_> {
             let hammer = Hammer::open()?;
             let chunk = bytes.min(CHUNK) as u32;
             if hammer.start(key.cookie(), bytes, chunk).is_ok() {
-                return Ok(Some((hammer, key)));
+                return Ok(Some(hammer));
             }
         }
         Ok(None)
-    }
-
-    /// Does something other than the owner's life keep this key alive?
-    fn held_by_others(&self, worker: u64, key: &Key<'_>) -> bool {
-        let of = |what| self.site.ledger.of(worker, what).load(SeqCst);
-        !OWNED_BY_MEMORY && (key.is_passed() || of(Of::Forks) != of(Of::Reaped))
     }
 
     /// Not one byte changes any more: a peer has written to it all the time.
@@ -136,7 +125,6 @@ impl Supervisor<'_> {
             let answer = errno(prober.probe(key.cookie(), 0));
             let conditions = Conditions {
                 calls_since: ledger.get(Global::Calls) - calls,
-                contended: self.held_by_others(worker, &key),
                 ..Default::default()
             };
             match judge(Must::BeDead, answer, conditions) {
@@ -158,7 +146,7 @@ impl Supervisor<'_> {
     /// Kill and wait for whatever is left of a worker's children.
     fn end_group(&self, leader: i32) -> io::Result<()> {
         let end = Instant::now() + PATIENCE;
-        sys::kill(-leader);
+        sys::kill_group(leader);
         loop {
             match sys::has_ended(-leader) {
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),

@@ -2,7 +2,7 @@
 //! Children: they inherit the sockets, and have a memory of their own.
 
 use crate::ledger::{Global, Key, Of, State};
-use crate::model::{self, OWNED_BY_MEMORY};
+use crate::model;
 use crate::plan::Kin;
 use crate::socks::Sock;
 use crate::sys;
@@ -90,7 +90,7 @@ impl Thread<'_> {
         key.forget();
         let status = status?;
         let calm = !self.faults_since(before) && !self.ledger().unplugged(sock.facts.place);
-        if status == OUTLIVED && OWNED_BY_MEMORY && calm {
+        if status == OUTLIVED && calm {
             return wrong(
                 "a key when its owner runs another program",
                 "it is dead",
@@ -100,14 +100,12 @@ impl Thread<'_> {
         if cookie == 0 || sock.facts.snatched.load(SeqCst) {
             return Ok(Done::Errno(status));
         }
-        if OWNED_BY_MEMORY {
-            self.must_be_dead(
-                "a key whose owner has ended, the socket being open",
-                sock,
-                cookie,
-                before,
-            )?;
-        }
+        self.must_be_dead(
+            "a key whose owner has ended, the socket being open",
+            sock,
+            cookie,
+            before,
+        )?;
         let result = errno(sock.socket.free_mr(cookie, 0));
         let outcome = self.right(
             "FREE_MR of the key of a child that ended",

@@ -82,9 +82,8 @@ enum Field {
     Where,
     Offset,
     Bytes,
-    /// Which socket of the worker, and whether that was passed on.
+    /// Which socket of the worker.
     Socket,
-    Passed,
     Write,
 }
 
@@ -304,7 +303,6 @@ impl Key<'_> {
         self.field(Field::Offset).store(offset, SeqCst);
         self.field(Field::Bytes).store(bytes, SeqCst);
         self.field(Field::Write).store(write.into(), SeqCst);
-        self.field(Field::Passed).store(0, SeqCst);
     }
 
     pub fn cookie_addr(&self) -> u64 {
@@ -321,15 +319,6 @@ impl Key<'_> {
 
     pub fn socket(&self) -> u64 {
         self.field(Field::Socket).load(SeqCst)
-    }
-
-    /// Others have its socket, too.
-    pub fn pass(&self) {
-        self.field(Field::Passed).store(1, SeqCst);
-    }
-
-    pub fn is_passed(&self) -> bool {
-        self.field(Field::Passed).load(SeqCst) != 0
     }
 
     /// In the arena, for writing: offset and length.

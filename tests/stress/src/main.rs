@@ -19,7 +19,6 @@ mod model;
 mod plan;
 mod plug;
 mod report;
-mod rng;
 mod socks;
 mod supervisor;
 mod sys;
@@ -74,7 +73,7 @@ fn parse(mut args: impl Iterator<Item = String>, random: u64) -> Result<Options,
 fn random() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // Short enough to be typed.
-    rng::Rng::new(now.map_or(0, |time| time.as_nanos() as u64), &[]).next() % 1_000_000
+    rdsmr::rng::Rng::new(now.map_or(0, |time| time.as_nanos() as u64)).next() % 1_000_000
 }
 
 fn site(options: Options) -> io::Result<Site> {

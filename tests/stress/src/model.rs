@@ -19,10 +19,6 @@
 use rdsmr::errno::*;
 use rdsmr::Access;
 
-/// Keys belong to a socket and to the memory of who registered: they die with
-/// either. False: with the socket alone, which another process may still hold.
-pub const OWNED_BY_MEMORY: bool = true;
-
 /// `RXE_MAX_MR_INDEX - RXE_MIN_MR_INDEX`.
 const INDICES: u64 = (1 << 19) - 1;
 /// A GET_MR makes up to three MRs, and what the pools hold was made before.

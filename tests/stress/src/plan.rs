@@ -2,8 +2,8 @@
 //! What is done, in which order: follows from the seed alone. What comes of it
 //! depends on the scheduling, too.
 
-use crate::rng::Rng;
 use rdsmr::abi::MAX_BYTES;
+use rdsmr::rng::Rng;
 
 /// Places for sockets in a worker; all of its threads use all of them.
 pub const SOCKETS: u64 = 6;
@@ -131,7 +131,7 @@ pub struct Plan {
 impl Plan {
     pub fn new(seed: u64, workers: u64, worker: u64, life: u64, thread: u64) -> Self {
         Plan {
-            rng: Rng::new(seed, &[1, worker, life, thread]),
+            rng: Rng::stream(seed, &[1, worker, life, thread]),
             workers,
             opened: 0,
         }

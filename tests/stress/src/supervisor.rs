@@ -311,7 +311,7 @@ impl<'a> Supervisor<'a> {
     /// After a failure: nothing of it is left to disturb whoever looks at it.
     pub fn abandon(&self) {
         for worker in self.workers.iter().filter(|worker| !worker.ended) {
-            sys::kill(-worker.pid);
+            sys::kill_group(worker.pid);
         }
         let _ = self.faults.end();
     }

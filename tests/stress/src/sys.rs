@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! System calls that only a stress program wants.
 
-use rdsmr::abi::Plain;
-use rdsmr::{process, Mapping, Socket};
+use rdsmr::{fd, process, Mapping, Socket};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -45,21 +44,11 @@ pub fn wait(pid: i32) -> io::Result<i32> {
 
 /// As [`wait`], but not for ever: `None` after the limit.
 pub fn wait_for(pid: i32, limit: Duration) -> io::Result<Option<i32>> {
-    // SAFETY: the descriptor that comes back is ours alone.
-    let pidfd = unsafe {
-        let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32)?;
-        OwnedFd::from_raw_fd(fd)
-    };
-    let mut poll = libc::pollfd {
-        fd: pidfd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one live pollfd.
-    match check(unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) })? {
-        0 => Ok(None),
-        _ => wait(pid).map(Some),
+    let pidfd = process::pidfd(pid)?;
+    if fd::ready(&[pidfd.as_raw_fd()], limit)?.is_empty() {
+        return Ok(None);
     }
+    wait(pid).map(Some)
 }
 
 /// A child's status if it has ended.
@@ -79,9 +68,10 @@ pub fn be_nice() {
     unsafe { libc::nice(10) };
 }
 
-pub fn kill(pid: i32) {
-    // SAFETY: takes no pointer; that nobody is there is no error.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+/// `kill -9` of whatever is left of a process group.
+pub fn kill_group(leader: i32) {
+    // That nobody is there is no error.
+    let _ = process::kill(-leader);
 }
 
 /// Replace this program; returns only if that fails.
@@ -147,11 +137,6 @@ pub struct Mailbox {
     from: OwnedFd,
 }
 
-const WORDS: usize = 1;
-
-#[repr(align(8))]
-struct Control([u8; 64]);
-
 impl Mailbox {
     pub fn new() -> io::Result<Self> {
         let mut fds = [0; 2];
@@ -168,30 +153,8 @@ impl Mailbox {
 
     /// False if it is full.
     pub fn post(&self, word: u64, what: &impl AsRawFd) -> io::Result<bool> {
-        let (mut words, mut control) = ([word; WORDS], Control([0; 64]));
-        let mut iov = libc::iovec {
-            iov_base: words.as_mut_ptr().cast(),
-            iov_len: 8,
-        };
-        // SAFETY: all zeroes is a message; every pointer is to a live local, and
-        // the control buffer has room for one descriptor.
-        let sent = unsafe {
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = &mut iov;
-            message.msg_iovlen = 1;
-            message.msg_control = control.0.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(4) as usize;
-            let head = libc::CMSG_FIRSTHDR(&message);
-            (*head).cmsg_level = libc::SOL_SOCKET;
-            (*head).cmsg_type = libc::SCM_RIGHTS;
-            (*head).cmsg_len = libc::CMSG_LEN(4) as usize;
-            libc::CMSG_DATA(head)
-                .cast::<i32>()
-                .write_unaligned(what.as_raw_fd());
-            libc::sendmsg(self.to.as_raw_fd(), &message, libc::MSG_DONTWAIT)
-        };
-        match check(sent as i32) {
-            Ok(_) => Ok(true),
+        match fd::send(&self.to, word, what.as_raw_fd()) {
+            Ok(()) => Ok(true),
             // Full, or too many descriptors are under way.
             Err(error)
                 if matches!(
@@ -207,29 +170,8 @@ impl Mailbox {
 
     /// Nothing if it is empty.
     pub fn fetch(&self) -> io::Result<Option<(u64, OwnedFd)>> {
-        let (mut words, mut control) = ([0_u64; WORDS], Control([0; 64]));
-        let mut iov = libc::iovec {
-            iov_base: words.as_mut_ptr().cast(),
-            iov_len: 8,
-        };
-        // SAFETY: as in post; the descriptor that comes is ours alone.
-        let got = unsafe {
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = &mut iov;
-            message.msg_iovlen = 1;
-            message.msg_control = control.0.as_mut_ptr().cast();
-            message.msg_controllen = control.0.len();
-            let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-            let got = check(libc::recvmsg(self.from.as_raw_fd(), &mut message, flags) as i32);
-            got.map(|_| {
-                let head = libc::CMSG_FIRSTHDR(&message);
-                (!head.is_null()).then(|| {
-                    OwnedFd::from_raw_fd(libc::CMSG_DATA(head).cast::<i32>().read_unaligned())
-                })
-            })
-        };
-        match got {
-            Ok(fd) => Ok(fd.map(|fd| (words[0], fd))),
+        match fd::receive(&self.from) {
+            Ok((word, fd)) => Ok(fd.map(|fd| (word, fd))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
@@ -262,20 +204,6 @@ impl MakeItFail {
         result
     }
 }
-
-/// `struct rds_mr_revoked`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Revoked {
-    pub cookie: u64,
-    pub reason: u32,
-    pub flags: u32,
-}
-
-// SAFETY: integers only and no padding.
-unsafe impl Plain for Revoked {}
-
-pub const SIOCRDSMRREVOKED: u32 = 0x89E0 + 11;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use crate::site::{self, Holdings};
 use rdsmr::errno::*;
 use rdsmr::{Child, Socket, PAGE};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub const TESTS: &[Test] = &[
     Test::new("cgroup.by_one_key", by_one_key),
@@ -30,32 +30,44 @@ pub const TESTS: &[Test] = &[
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// A cgroup for as long as this lives; its tasks have ended by then.
-struct Group(PathBuf);
+pub struct Group(PathBuf);
 
 impl Group {
     fn new(name: &str) -> Result<Self, End> {
-        Self::below(&PathBuf::from(ROOT), name)
+        let there = fs::read_to_string(Path::new(ROOT).join("cgroup.controllers"));
+        if !there.is_ok_and(|list| list.split_whitespace().any(|one| one == "rdma")) {
+            return skip(format!("no rdma controller in {ROOT}"));
+        }
+        Self::with("rdma", name)
     }
 
-    fn below(parent: &std::path::Path, name: &str) -> Result<Self, End> {
-        if fs::write(parent.join("cgroup.subtree_control"), "+rdma").is_err() {
-            return skip(format!("no rdma controller in {parent:?}"));
-        }
+    /// A group that one controller can limit.
+    pub fn with(controller: &str, name: &str) -> Result<Self, End> {
+        Self::below(Path::new(ROOT), controller, name)
+    }
+
+    fn below(parent: &Path, controller: &str, name: &str) -> Result<Self, End> {
+        let control = parent.join("cgroup.subtree_control");
+        let enabled = fs::write(control, format!("+{controller}"));
+        enabled.must(format!("enabling {controller} in {parent:?}"))?;
         let dir = parent.join(name);
         fs::create_dir_all(&dir).must(format!("mkdir {dir:?}"))?;
         Ok(Group(dir))
     }
 
+    pub fn set(&self, file: &str, text: &str) -> Outcome {
+        let written = fs::write(self.0.join(file), text);
+        written.must(format!("writing \"{text}\" to {file}"))
+    }
+
     /// At most so many keys on the second device.
     fn limit(&self, objects: u32) -> Outcome {
         let text = format!("{} hca_object={objects}", site::peer_ibdev());
-        let written = fs::write(self.0.join("rdma.max"), &text);
-        written.must(format!("writing \"{text}\" to rdma.max"))
+        self.set("rdma.max", &text)
     }
 
-    fn enter(&self) -> Outcome {
-        let written = fs::write(self.0.join("cgroup.procs"), "0");
-        written.must("entering a cgroup")
+    pub fn enter(&self) -> Outcome {
+        self.set("cgroup.procs", "0")
     }
 
     /// What the controller has counted on the second device.
@@ -195,7 +207,10 @@ fn given_back(way: Way) -> Outcome {
 fn parent_is_the_limit() -> Outcome {
     drop(second_device()?);
     let outer = Group::new("rds-mr-outer")?;
-    let inner = [Group::below(&outer.0, "a")?, Group::below(&outer.0, "b")?];
+    let inner = [
+        Group::below(&outer.0, "rdma", "a")?,
+        Group::below(&outer.0, "rdma", "b")?,
+    ];
     outer.limit(3)?;
     inner[0].limit(2)?;
     let members = [member(&inner[0], 5)?, member(&inner[1], 5)?];

@@ -3,6 +3,7 @@
 
 use crate::check::{fail, skip, Check, End, Outcome};
 use rdsmr::errno::describe;
+use rdsmr::inject::{say_fed, say_starving};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -39,15 +40,6 @@ const MOST: u32 = 20_000;
 /// For calls whose allocations are to be counted, not failed.
 pub const NEVER: u32 = 1_000_000;
 
-/// The lines that scripts/guest/splats.awk looks for: between them an allocation
-/// failure that the kernel complains of is no defect.
-const BEGIN: &str = "rds-mr-systest: allocations fail on purpose";
-const END: &str = "rds-mr-systest: allocations fail no more";
-
-fn say(line: &str) -> io::Result<()> {
-    fs::write("/dev/kmsg", line)
-}
-
 fn set(name: &str, value: &str) -> io::Result<()> {
     DIRS.iter()
         .try_for_each(|dir| fs::write(Path::new(dir).join(name), value))
@@ -58,14 +50,14 @@ pub struct Announced(());
 
 impl Announced {
     pub fn now() -> Result<Self, End> {
-        say(BEGIN).must("writing to /dev/kmsg")?;
+        say_starving().must("writing to /dev/kmsg")?;
         Ok(Announced(()))
     }
 }
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        let _ = say(END);
+        let _ = say_fed();
     }
 }
 
@@ -77,7 +69,7 @@ pub fn lift() -> io::Result<()> {
     LIFTED
         .iter()
         .try_for_each(|(name, value)| set(name, value))?;
-    say(END)
+    say_fed()
 }
 
 /// Injection is set up, and lifted with the end of this.
@@ -108,7 +100,7 @@ impl Faults {
             nth: open("fail-nth")?,
             task: open("make-it-fail")?,
         };
-        say(BEGIN).must("writing to /dev/kmsg")?;
+        say_starving().must("writing to /dev/kmsg")?;
         for (name, value) in PREPARE {
             set(name, value).must(format!("setting {name} to {value}"))?;
         }

@@ -7,12 +7,13 @@
 //! controls run the same without the module's watch over the memory (the hook is
 //! made to say "not the end"), and must see it.
 
+use crate::cgroup::Group;
 use crate::check::{fail, helper, holds, same, skip, Check, End, Outcome};
 use crate::inject::Announced;
 use crate::observers::{Ends, Observers};
 use crate::runner::Test;
 use crate::site::{self, bound};
-use crate::victim::{self, Death, Group, Holder, Stage, KEYS};
+use crate::victim::{self, Death, Holder, Stage, KEYS};
 use rdsmr::abi::*;
 use rdsmr::errno::{EAGAIN, EINVAL};
 use rdsmr::inject::{self, Failing};
@@ -78,7 +79,7 @@ struct Scene {
     number: i32,
 }
 
-fn set(death: Death, holder: Holder) -> Result<Scene, End> {
+fn set(death: Death, holder: Holder, group: Option<&Group>) -> Result<Scene, End> {
     let prober = bound()?;
     let pins = site::pins()?;
     let ((ours_a, before), (ours_b, after)) = (Ends::pairs()?, Ends::pairs()?);
@@ -92,7 +93,7 @@ fn set(death: Death, holder: Holder) -> Result<Scene, End> {
     };
     let mut stage = Some(stage);
     let victim = helper("victim", |link| match stage.take() {
-        Some(stage) => victim::run(link, stage, death, holder),
+        Some(stage) => victim::run(link, stage, death, holder, group),
         None => fail("the stage", "there", "gone"),
     })?;
     // The victim's ends are the victim's only.
@@ -100,7 +101,7 @@ fn set(death: Death, holder: Holder) -> Result<Scene, End> {
     let words = victim.link().hear().must("the victim's words")?;
     let cookies = words[2..].to_vec();
     let copy = match holder {
-        Holder::Passed => Some(fd::receive(&line).must("receiving the socket")?),
+        Holder::Passed => fd::receive(&line).must("receiving the socket")?.1,
         Holder::Taken => {
             let pidfd = victim.pidfd().must("pidfd_open")?;
             Some(fd::steal(pidfd.as_fd(), words[0] as i32).must("pidfd_getfd")?)
@@ -223,12 +224,14 @@ impl Scene {
 
 fn seen_after(death: Death, holder: Holder) -> Outcome {
     needs_faults()?;
-    let _group = if death == Death::Oom {
-        Some((Group::make()?, Announced::now()?))
+    let group = if death == Death::Oom {
+        let group = Group::with("memory", "rdsmr-order")?;
+        group.set("memory.max", "32M")?;
+        Some((group, Announced::now()?))
     } else {
         None
     };
-    let mut scene = set(death, holder)?;
+    let mut scene = set(death, holder, group.as_ref().map(|(group, _)| group))?;
     let early = scene.play(death)?;
     same(
         "who could tell of the death too early",
@@ -257,7 +260,7 @@ fn seen_after(death: Death, holder: Holder) -> Outcome {
 /// Without the watch the death must be seen too early, or this file shows nothing.
 fn seen_before(holder: Holder) -> Outcome {
     needs_faults()?;
-    let mut scene = set(Death::Kill, holder)?;
+    let mut scene = set(Death::Kill, holder, None)?;
     let blind = Failing::always("rds_mr_helper_mm_ends", 0).must("blinding the watch")?;
     let early = scene.play(Death::Kill)?;
     drop(blind);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A process with keys that dies in one way or another, and who holds its socket.
 
-use crate::check::{helper, Check, End, Outcome};
+use crate::cgroup::Group;
+use crate::check::{helper, Check, Outcome};
 use crate::observers::Ends;
 use crate::site::{self, bound};
 use rdsmr::abi::*;
 use rdsmr::{fd, process, Child, Link, Mapping, Socket, PAGE};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -47,10 +48,16 @@ pub struct Stage {
 
 /// The victim: opens files before and after the socket, gets keys, tells
 /// `[descriptor of the socket, pid of the holder, cookies...]`, and dies.
-pub fn run(link: &Link, stage: Stage, death: Death, holder: Holder) -> Outcome {
+pub fn run(
+    link: &Link,
+    stage: Stage,
+    death: Death,
+    holder: Holder,
+    group: Option<&Group>,
+) -> Outcome {
     let before = stage.before;
-    if death == Death::Oom {
-        Group::enter()?;
+    if let Some(group) = group {
+        group.enter()?;
     }
     let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
     let after = stage.after.above(socket.as_raw_fd())?;
@@ -77,7 +84,7 @@ pub fn run(link: &Link, stage: Stage, death: Death, holder: Holder) -> Outcome {
             words[1] = child.pid() as u64;
             kept.child = Some(child);
         }
-        Holder::Passed => fd::send(&stage.line, number).must("SCM_RIGHTS")?,
+        Holder::Passed => fd::send(&stage.line, 0, number).must("SCM_RIGHTS")?,
         Holder::Ring => {
             let ring = fd::Ring::holding(number);
             kept.ring = Some(ring.must("registering a file with io_uring")?);
@@ -114,30 +121,5 @@ fn die(death: Death) -> Outcome {
                 memory.push(more);
             }
         }
-    }
-}
-
-/// A cgroup with little memory.
-pub struct Group;
-
-impl Group {
-    const DIR: &'static str = "/sys/fs/cgroup/rdsmr-order";
-
-    pub fn make() -> Result<Self, End> {
-        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")
-            .must("enabling memory cgroups")?;
-        fs::create_dir(Self::DIR).must("making a cgroup")?;
-        fs::write(format!("{}/memory.max", Self::DIR), "32M").must("setting memory.max")?;
-        Ok(Group)
-    }
-
-    fn enter() -> Outcome {
-        fs::write(format!("{}/cgroup.procs", Self::DIR), "0").must("entering the cgroup")
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(Self::DIR);
     }
 }

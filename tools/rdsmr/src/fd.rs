@@ -6,37 +6,37 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Room for one descriptor in a control message.
 #[repr(align(8))]
 struct Control([u8; 64]);
 
-fn message<'a>(
-    byte: &'a mut libc::iovec,
-    control: &'a mut Control,
-) -> (libc::msghdr, std::marker::PhantomData<&'a mut ()>) {
+/// A message of one word with room for one descriptor, over `word` and `control`.
+fn message(word: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     // SAFETY: all zero is a valid msghdr.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = byte;
+    message.msg_iov = word;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     // SAFETY: arithmetic only.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as usize;
-    (message, std::marker::PhantomData)
+    message
 }
 
-/// Send a descriptor (SCM_RIGHTS).
-pub fn send(to: &UnixStream, fd: RawFd) -> io::Result<()> {
-    let (mut data, mut control) = ([0_u8], Control([0; 64]));
-    let mut byte = libc::iovec {
-        iov_base: data.as_mut_ptr().cast(),
-        iov_len: 1,
-    };
-    let (message, _) = message(&mut byte, &mut control);
+fn one_word(word: &mut u64) -> libc::iovec {
+    libc::iovec {
+        iov_base: (&raw mut *word).cast(),
+        iov_len: 8,
+    }
+}
+
+/// Send a word and a descriptor (SCM_RIGHTS) over a unix socket.
+pub fn send(to: &impl AsRawFd, mut word: u64, fd: RawFd) -> io::Result<()> {
+    let (mut iov, mut control) = (one_word(&mut word), Control([0; 64]));
+    let message = message(&mut iov, &mut control);
     // SAFETY: the control buffer has room for one header and one int, and is
-    // aligned for both.
+    // aligned for both; all that the message points to are live locals.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -48,30 +48,24 @@ pub fn send(to: &UnixStream, fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Receive a descriptor.
-pub fn receive(from: &UnixStream) -> io::Result<OwnedFd> {
-    let (mut data, mut control) = ([0_u8], Control([0; 64]));
-    let mut byte = libc::iovec {
-        iov_base: data.as_mut_ptr().cast(),
-        iov_len: 1,
-    };
-    let (mut message, _) = message(&mut byte, &mut control);
+/// Receive a word, and the descriptor that came with it.
+pub fn receive(from: &impl AsRawFd) -> io::Result<(u64, Option<OwnedFd>)> {
+    let mut word = 0;
+    let (mut iov, mut control) = (one_word(&mut word), Control([0; 64]));
+    let mut message = message(&mut iov, &mut control);
     // SAFETY: the kernel writes within the buffers of the message; a descriptor
     // that comes is ours alone.
-    unsafe {
+    let fd = unsafe {
         check(libc::recvmsg(
             from.as_raw_fd(),
             &mut message,
             libc::MSG_CMSG_CLOEXEC,
         ))?;
         let header = libc::CMSG_FIRSTHDR(&message);
-        if header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
-            return Err(io::Error::other("the message carries no descriptor"));
-        }
-        Ok(OwnedFd::from_raw_fd(
-            libc::CMSG_DATA(header).cast::<i32>().read_unaligned(),
-        ))
-    }
+        (!header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS)
+            .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()))
+    };
+    Ok((word, fd))
 }
 
 /// Take a copy of another process's descriptor (`pidfd_getfd`).
@@ -192,13 +186,16 @@ impl Ring {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_descriptor_arrives() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (read, write) = pipe().unwrap();
-        send(&ours, write.as_raw_fd()).unwrap();
-        let mut there = File::from(receive(&theirs).unwrap());
+        send(&ours, 7, write.as_raw_fd()).unwrap();
+        let (word, fd) = receive(&theirs).unwrap();
+        assert_eq!(word, 7);
+        let mut there = File::from(fd.unwrap());
         there.write_all(b"x").unwrap();
         drop((write, there));
         let mut text = String::new();
@@ -207,9 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_one_is_an_error() {
+    fn a_message_without_one_brings_none() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        ours.write_all(b"x").unwrap();
-        assert!(receive(&theirs).is_err());
+        ours.write_all(&9_u64.to_ne_bytes()).unwrap();
+        let (word, fd) = receive(&theirs).unwrap();
+        assert_eq!((word, fd.is_none()), (9, true));
     }
 }

@@ -3,6 +3,7 @@
 //! never stops writing to a key until the HCA makes it stop.
 
 use crate::check;
+use crate::fault::Fault;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -50,31 +51,6 @@ struct FaultArgs {
     times: u32,
     arg: u32,
     pad: u32,
-}
-
-/// What the HCA can be made to do wrong; see tests/kunit/faults.h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Post only the first so many WRs of a chain, and refuse the rest.
-    PostCut = 0,
-    /// Say that a chain was posted, and do not post it.
-    PostLost = 1,
-    /// Refuse to deregister.
-    Dereg = 2,
-    /// Take so many milliseconds for it.
-    DeregSlow = 3,
-    /// Map one page less than was asked for.
-    MapShort = 4,
-    /// Refuse to map for DMA.
-    DmaMap = 5,
-    /// Take so many milliseconds before a chain is posted.
-    PostSlow = 6,
-    /// Allocate no MR.
-    AllocMr = 7,
-    /// Let the so-many-th LOCAL_INV of a chain fail, and flush what follows.
-    InvWrong = 8,
-    /// Poll, and see no completion.
-    PollBlind = 9,
 }
 
 /// A fault that is armed; disarmed when dropped.
@@ -158,12 +134,8 @@ impl Hammer {
 
     /// Disarm every fault, whoever armed it.
     pub fn disarm_all(&self) -> io::Result<()> {
-        use Fault::*;
-        let queue = [PostCut, PostLost, PostSlow, InvWrong, PollBlind];
-        let mr = [Dereg, DeregSlow, MapShort, DmaMap, AllocMr];
-        queue
+        Fault::ALL
             .into_iter()
-            .chain(mr)
             .try_for_each(|fault| self.fault(fault, 0, 0))
     }
 

@@ -17,23 +17,35 @@ fn set(name: &str, value: &str) -> io::Result<()> {
     fs::write(Path::new(DIR).join(name), value)
 }
 
-/// A function that fails; it works again when this is dropped.
+/// Let `function` return `value` in so many of a hundred calls, whoever makes
+/// them, until [`stop`]. One function at a time.
+pub fn fail(function: &str, value: i64, percent: u64) -> io::Result<()> {
+    stop()?;
+    set("inject", function)?;
+    // The file takes the digits of 64 bits.
+    set(
+        &format!("{function}/retval"),
+        &format!("{:#x}", value as u64),
+    )?;
+    for (name, value) in [
+        ("interval", "1"),
+        ("times", "-1"),
+        ("verbose", "0"),
+        ("task-filter", "N"),
+    ] {
+        set(name, value)?;
+    }
+    set("probability", &percent.to_string())
+}
+
+/// A function that always fails; it works again when this is dropped.
 #[derive(Debug)]
 pub struct Failing(());
 
 impl Failing {
-    /// Let `function` return `value` every time, whoever calls it. One function
-    /// at a time.
     pub fn always(function: &str, value: i64) -> io::Result<Self> {
-        stop()?;
-        set("verbose", "0")?;
-        set("task-filter", "N")?;
-        set("probability", "100")?;
-        set("interval", "1")?;
-        set("times", "-1")?;
-        set("inject", function)?;
         let failing = Failing(());
-        set(&format!("{function}/retval"), &value.to_string())?;
+        fail(function, value, 100)?;
         Ok(failing)
     }
 }
@@ -51,4 +63,17 @@ pub fn stop() -> io::Result<()> {
         set("inject", "\n")?;
     }
     Ok(())
+}
+
+/// Memory that runs out on purpose: what the kernel says of it between these two
+/// lines of its log is no defect (scripts/guest/splats.awk).
+const STARVING: &str = "rds_mr tests: allocations fail on purpose";
+const FED: &str = "rds_mr tests: allocations fail no more";
+
+pub fn say_starving() -> io::Result<()> {
+    fs::write("/dev/kmsg", STARVING)
+}
+
+pub fn say_fed() -> io::Result<()> {
+    fs::write("/dev/kmsg", FED)
 }

@@ -14,6 +14,8 @@ pub mod addr;
 pub mod area;
 pub mod death;
 pub mod errno;
+#[path = "../../../tests/kunit/fault.rs"]
+pub mod fault;
 pub mod fd;
 pub mod fuse;
 pub mod hammer;
@@ -23,6 +25,7 @@ pub mod kmsg;
 pub mod link;
 pub mod mem;
 pub mod process;
+pub mod rng;
 pub mod socket;
 pub mod stat;
 pub mod trace;
@@ -30,7 +33,8 @@ pub mod uffd;
 pub mod volume;
 
 pub use area::Area;
-pub use hammer::{Armed, Fault, Hammer};
+pub use fault::Fault;
+pub use hammer::{Armed, Hammer};
 pub use mem::{Mapping, PAGE};
 pub use process::{spawn, Child, Link, Status};
 pub use socket::{Access, Socket};
