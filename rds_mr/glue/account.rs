@@ -141,11 +141,6 @@ impl Charge {
         Ok((charge, place))
     }
 
-    /// How many pages.
-    pub(crate) fn pages(&self) -> u64 {
-        self.pages
-    }
-
     fn memlock(pages: u64) -> Result<Memlock> {
         let limit = rights::memlock_limit();
         // The right is asked for only when it is needed: asking leaves traces.

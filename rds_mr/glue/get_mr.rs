@@ -15,17 +15,17 @@ use super::key::Key;
 use super::lease::Lease;
 use super::lease::Lent;
 use super::params;
+use super::register::expose;
+use super::register::Entries;
+use super::register::EAGAIN_ENGINE;
 use super::revoke;
 use super::slot::Slot;
 use super::socket::Socket;
 use super::table::Entry;
 use crate::kern::ib::Access;
 use crate::kern::ib::DmaPages;
-use crate::kern::ib::MappedMr;
-use crate::kern::ib::RegOutcome;
 use crate::kern::mm::PinnedPages;
 use crate::kern::rights;
-use crate::kern::time;
 use crate::kern::uapi::GetMrArgs;
 use crate::kern::uapi::RDS_RDMA_READWRITE;
 use crate::policy::cause::Cause;
@@ -59,7 +59,8 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
                 other => Some(other),
             },
         )
-        .unwrap_or(Err(EIO))?;
+        .unwrap_or(Err(EIO))
+        .inspect_err(|_| device.look_after_mrs())?;
     device.start_refill();
 
     if args.cookie_addr == 0 {
@@ -88,9 +89,6 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
     }
 }
 
-/// Marks a registration that failed through no fault of its own.
-const EAGAIN_ENGINE: Error = ECANCELED;
-
 fn register(
     socket: &Socket,
     device: &Arc<Device>,
@@ -100,7 +98,7 @@ fn register(
 ) -> Result<(Arc<Key>, Cookie)> {
     // Before the first pin: from here on the end of the memory ends the key.
     let owner = socket.current_owner()?;
-    let entries = (Entry::new()?, Entry::new()?, Entry::new()?);
+    let (entries, of_socket) = (Entries::owned()?, Entry::new()?);
     let (charge, place, lease) = charge(socket, device, span)?;
     let slot = Slot::new(socket.news().clone(), place);
     let pages = PinnedPages::pin(usize::try_from(span.first())?, span.pages() as usize, write)?;
@@ -115,27 +113,18 @@ fn register(
     let mapped = idle.mr.map(dma, idle.byte)?;
     let cookie = Cookie::new(mapped.rkey(), mapped.base());
     let holdings = Holdings {
-        rest: idle.rest,
         charge,
         cgroup,
         owner,
         slot,
     };
-    let key = Key::new(device, cookie, holdings)?;
+    let key = Key::new(device, cookie, idle.rest, span.pages(), Some(holdings))?;
     let access = if write {
         Access::ReadWrite
     } else {
         Access::Read
     };
-    let (of_socket, of_device, of_owner) = entries;
-    expose(
-        (of_device, of_owner),
-        &key,
-        mapped,
-        &queue,
-        access,
-        deadline,
-    )?;
+    expose(entries, &key, mapped, &queue, access, deadline)?;
     let listed = socket.list(of_socket, &key);
     // The queue holds verbs objects, which must not outlive the pass.
     drop(queue);
@@ -156,49 +145,4 @@ fn charge(socket: &Socket, device: &Arc<Device>, span: PageSpan) -> Result<(Char
     Charge::take(socket.account(), device.account(), pages, || {
         Lease::take(device, entry, lent, &pass)
     })
-}
-
-/// Let the HCA see the memory, and the device know the key.
-fn expose(
-    (of_device, of_owner): (Entry, Entry),
-    key: &Arc<Key>,
-    mapped: MappedMr,
-    queue: &Arc<crate::kern::ib::SendQueue>,
-    access: Access,
-    deadline: Deadline,
-) -> Result {
-    let device = key.device();
-    let outcome = mapped.register(queue, access, deadline.end_ns());
-    if matches!(outcome, RegOutcome::NotPosted) {
-        return Err(EAGAIN_ENGINE);
-    }
-    key.make_known(of_device, of_owner);
-    match outcome {
-        RegOutcome::NotPosted => Err(EIO),
-        RegOutcome::Live(registration) => {
-            key.registered(registration);
-            Ok(())
-        }
-        RegOutcome::Failed(registration, status) => {
-            key.not_registered(registration);
-            device.deregister(key.clone());
-            if key.wait(deadline) && status == crate::kern::ib::FLUSHED {
-                Err(EAGAIN_ENGINE)
-            } else {
-                Err(EIO)
-            }
-        }
-        RegOutcome::Silent(registration) => {
-            key.silent(registration, queue.clone());
-            if time::may_log() {
-                pr_err!(
-                    "{:?}: no answer to the registration of key {} in time; its pages stay pinned until its queue is gone\n",
-                    device.name(),
-                    key.id()
-                );
-            }
-            device.start_retrying();
-            Err(EIO)
-        }
-    }
 }

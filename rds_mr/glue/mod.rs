@@ -41,6 +41,7 @@ pub(crate) mod pool;
 pub(crate) mod ports;
 pub(crate) mod probe;
 pub(crate) mod quota;
+pub(crate) mod register;
 pub(crate) mod revoke;
 pub(crate) mod running;
 pub(crate) mod slot;

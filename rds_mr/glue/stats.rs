@@ -50,16 +50,20 @@ pub(crate) static REVOKED_OWNER: Counter = Counter::new();
 pub(crate) static LATE_RELEASE: Counter = Counter::new();
 /// Keys that there were when their HCA went.
 pub(crate) static REVOKED_DEVICE: Counter = Counter::new();
+/// Keys that a driver said to have deregistered after it had said that its HCA
+/// has failed (IB_EVENT_DEVICE_FATAL): its word is all there is.
+pub(crate) static TRUSTED_DEAD: Counter = Counter::new();
 /// Registration queues that were replaced after an error.
 pub(crate) static QUEUES_REPLACED: Counter = Counter::new();
 
-static ALL: [(&str, &Counter); 7] = [
+static ALL: [(&str, &Counter); 8] = [
     ("quarantined", &QUARANTINED),
     ("leaked", &LEAKED),
     ("leaked_pages", &LEAKED_PAGES),
     ("revoked_owner", &REVOKED_OWNER),
     ("late_release", &LATE_RELEASE),
     ("revoked_device", &REVOKED_DEVICE),
+    ("trusted_dead", &TRUSTED_DEAD),
     ("queues_replaced", &QUEUES_REPLACED),
 ];
 

@@ -81,6 +81,19 @@ bool rds_mr_helper_gid_is_roce_v2(const struct ib_gid_attr *attr)
 	return attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP;
 }
 
+void rds_mr_helper_watch_events(struct ib_event_handler *handler, struct ib_device *dev,
+				void (*event)(struct ib_event_handler *handler,
+					      struct ib_event *event))
+{
+	INIT_IB_EVENT_HANDLER(handler, dev, event);
+	ib_register_event_handler(handler);
+}
+
+bool rds_mr_helper_is_fatal(const struct ib_event *event)
+{
+	return event->event == IB_EVENT_DEVICE_FATAL;
+}
+
 int rds_mr_helper_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad)
 {
@@ -383,7 +396,7 @@ const u32 rds_mr_layout[RDS_MR_LAYOUT_MAX] = {
 	S(ib_qp_init_attr), O(ib_qp_init_attr, send_cq), O(ib_qp_init_attr, cap),
 	O(ib_qp_init_attr, qp_type),
 	S(ib_qp_attr), O(ib_qp_attr, ah_attr), O(ib_qp_attr, port_num),
-	S(ib_client), O(ib_client, remove),
+	S(ib_client), O(ib_client, remove), S(ib_event_handler),
 	S(ib_port_attr), O(ib_port_attr, state), O(ib_port_attr, active_mtu), O(ib_port_attr, lid),
 	S(rds_mr_params), O(rds_mr_params, max_pages_per_socket),
 	O(rds_mr_params, max_pages_per_device), O(rds_mr_params, mr_classes),

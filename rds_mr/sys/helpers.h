@@ -28,6 +28,10 @@ void rds_mr_helper_put_device(struct ib_device *dev);
 bool rds_mr_helper_is_roce(const struct ib_device *dev, u32 port);
 u32 rds_mr_helper_gid_tbl_len(const struct ib_device *dev, u32 port);
 bool rds_mr_helper_gid_is_roce_v2(const struct ib_gid_attr *attr);
+void rds_mr_helper_watch_events(struct ib_event_handler *handler, struct ib_device *dev,
+				void (*event)(struct ib_event_handler *handler,
+					      struct ib_event *event));
+bool rds_mr_helper_is_fatal(const struct ib_event *event);
 
 /* verbs that tests make fail: see ALLOW_ERROR_INJECTION in helpers.c */
 int rds_mr_helper_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,

@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use core::mem::size_of;
 
 /// As libclang has it: the list of `rds_mr_layout` in helpers.c, in its order.
-const OURS: [usize; 38] = [
+const OURS: [usize; 39] = [
     size_of::<ib_send_wr>(),
     offset_of!(ib_send_wr, __bindgen_anon_1),
     offset_of!(ib_send_wr, sg_list),
@@ -36,6 +36,7 @@ const OURS: [usize; 38] = [
     offset_of!(ib_qp_attr, port_num),
     size_of::<ib_client>(),
     offset_of!(ib_client, remove),
+    size_of::<ib_event_handler>(),
     size_of::<ib_port_attr>(),
     offset_of!(ib_port_attr, state),
     offset_of!(ib_port_attr, active_mtu),

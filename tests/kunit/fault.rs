@@ -32,12 +32,16 @@ pub enum Fault {
     InvWrong = 8,
     /// Poll, and see no completion.
     PollBlind = 9,
+    /// Give every MR this key byte.
+    KeyByte = 10,
+    /// Say that the device is broken, and deregister; for RDS_FREE_MR only.
+    DeregFatal = 11,
 }
 
 #[allow(dead_code, unreachable_pub, reason = "as above")]
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::PostCut,
         Self::PostLost,
         Self::Dereg,
@@ -48,5 +52,7 @@ impl Fault {
         Self::AllocMr,
         Self::InvWrong,
         Self::PollBlind,
+        Self::KeyByte,
+        Self::DeregFatal,
     ];
 }

@@ -2,6 +2,7 @@
 /* See faults.h. */
 #include <linux/atomic.h>
 #include <linux/delay.h>
+#include <linux/workqueue.h>
 
 #include "faults.h"
 
@@ -84,8 +85,18 @@ struct ib_mr *rds_mr_test_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 m
 	return ib_alloc_mr(pd, type, max_num_sg);
 }
 
+static void break_device(struct ib_device *dev)
+{
+	struct ib_event event = { .device = dev, .event = IB_EVENT_DEVICE_FATAL };
+
+	ib_dispatch_event(&event);
+	flush_workqueue(ib_wq);
+}
+
 int rds_mr_test_dereg_mr(struct ib_mr *mr)
 {
+	if (strikes(RDS_MR_FAULT_DEREG_FATAL))
+		break_device(mr->device);
 	if (strikes(RDS_MR_FAULT_DEREG))
 		return -EBUSY;
 	if (strikes(RDS_MR_FAULT_DEREG_SLOW))
@@ -99,6 +110,13 @@ int rds_mr_test_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents,
 	if (strikes(RDS_MR_FAULT_MAP_SHORT))
 		nents--;
 	return nents ? ib_map_mr_sg(mr, sg, nents, offset, page_size) : 0;
+}
+
+void rds_mr_test_update_fast_reg_key(struct ib_mr *mr, u8 byte)
+{
+	if (strikes(RDS_MR_FAULT_KEY_BYTE))
+		byte = faults[RDS_MR_FAULT_KEY_BYTE].arg;
+	ib_update_fast_reg_key(mr, byte);
 }
 
 int rds_mr_test_dma_map_sgtable(struct ib_device *dev, struct sg_table *sgt,

@@ -31,6 +31,12 @@ enum rds_mr_test_fault {
 	RDS_MR_FAULT_INV_WRONG,
 	/* Poll, and see no completion. */
 	RDS_MR_FAULT_POLL_BLIND,
+	/* Give every MR the key byte @arg, whatever was asked for. */
+	RDS_MR_FAULT_KEY_BYTE,
+	/* Say that the device is broken, and deregister. Waits until everybody has
+	 * been told: for RDS_FREE_MR, not for a worker.
+	 */
+	RDS_MR_FAULT_DEREG_FATAL,
 	RDS_MR_FAULTS,
 };
 
@@ -43,6 +49,7 @@ struct ib_mr *rds_mr_test_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 m
 int rds_mr_test_dereg_mr(struct ib_mr *mr);
 int rds_mr_test_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents,
 			  unsigned int *offset, unsigned int page_size);
+void rds_mr_test_update_fast_reg_key(struct ib_mr *mr, u8 byte);
 int rds_mr_test_dma_map_sgtable(struct ib_device *dev, struct sg_table *sgt,
 				enum dma_data_direction direction, unsigned long attrs);
 

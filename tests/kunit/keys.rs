@@ -57,8 +57,10 @@ impl<'a> Verbs<'a> {
         let dma = DmaPages::map(self.device.ib(), pages, 0, u32::try_from(PAGE_SIZE)?)?;
         let mapped = mr.map(dma, byte)?;
         let driver_id = self.device.driver_id();
+        let base = mapped.base();
         let key = |registration| Key {
             registration: Some(registration),
+            base,
             driver_id,
         };
         match mapped.register(&self.queue, Access::ReadWrite, soon_ns()) {
@@ -97,6 +99,7 @@ impl<'a> Verbs<'a> {
 /// A key. Dropping it deregisters.
 pub(crate) struct Key {
     registration: Option<Registration>,
+    base: u32,
     driver_id: u32,
 }
 
@@ -109,10 +112,7 @@ impl Key {
     pub(crate) fn at(&self) -> At {
         At {
             rkey: self.rkey(),
-            addr: self
-                .registration
-                .as_ref()
-                .map_or(0, |registration| registration.base().into()),
+            addr: self.base.into(),
         }
     }
 

@@ -15,6 +15,7 @@
 #define ib_process_cq_direct rds_mr_test_process_cq_direct
 #define ib_alloc_mr rds_mr_test_alloc_mr
 #define ib_dereg_mr rds_mr_test_dereg_mr
+#define ib_update_fast_reg_key rds_mr_test_update_fast_reg_key
 #define ib_map_mr_sg rds_mr_test_map_mr_sg
 #define ib_dma_map_sgtable_attrs rds_mr_test_dma_map_sgtable
 

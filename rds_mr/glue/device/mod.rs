@@ -17,6 +17,7 @@ use super::table::KeyTable;
 use super::table::Table;
 use crate::kern::gate::Gate;
 use crate::kern::gate::Pass;
+use crate::kern::ib::FatalWatch;
 use crate::kern::ib::IbDevice;
 use crate::kern::ib::Pd;
 use crate::kern::ib::SendQueue;
@@ -27,6 +28,7 @@ use crate::policy::deadline::Deadline;
 use crate::policy::driver;
 use crate::policy::driver::Proof;
 use crate::policy::sizes::Classes;
+use core::pin::Pin;
 use kernel::impl_has_work;
 use kernel::new_mutex;
 use kernel::new_spinlock;
@@ -82,6 +84,11 @@ pub(crate) struct Device {
     workers: Mutex<Option<OwnedQueue>>,
     #[pin]
     todo: SpinLock<Todo>,
+    /// The driver has said that the HCA is broken.
+    failed: Arc<Atomic<bool>>,
+    /// Listens for that until removal.
+    #[pin]
+    fatal: Mutex<Option<Pin<KBox<FatalWatch>>>>,
     /// Removal has begun.
     #[pin]
     gone: Completion,
@@ -110,6 +117,8 @@ impl Device {
         let classes = Classes::new(params::classes(), ib.max_mr_pages())?;
         let account = Account::of_device(ib.max_mr())?;
         let workers = OwnedQueue::new(c"rds_mr", WORKERS)?;
+        let failed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+        let fatal = KBox::pin_init(FatalWatch::new(ib, failed.clone()), GFP_KERNEL)?;
         Arc::try_pin_init(
             try_pin_init!(Self {
                 ib: ib.to_ref(),
@@ -125,6 +134,8 @@ impl Device {
                 queue <- new_spinlock!(None, "Device::queue"),
                 workers <- new_mutex!(Some(workers), "Device::workers"),
                 todo <- new_spinlock!(Todo::new(), "Device::todo"),
+                failed,
+                fatal <- new_mutex!(Some(fatal), "Device::fatal"),
                 gone <- Completion::new(),
                 removed <- Completion::new(),
                 refill <- new_work!("Device::refill"),
@@ -174,6 +185,12 @@ impl Device {
     /// The right to use the device for a moment. `ENODEV` once it goes.
     pub(crate) fn enter(&self) -> Result<Pass<'_>> {
         self.gate.enter().ok_or(ENODEV)
+    }
+
+    /// Whether its driver has said that the HCA is broken: after that a success
+    /// can be the driver's own word.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
     }
 
     /// Whether removal has begun.

@@ -10,6 +10,7 @@ use super::Device;
 use crate::kern::time;
 use crate::policy::cause::Cause;
 use crate::policy::deadline::Deadline;
+use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
@@ -33,6 +34,23 @@ impl Device {
         }
     }
 
+    /// Let go of the PD, with the last tries for idle MRs before the deadline.
+    fn end_pd(&self, deadline: Deadline) {
+        // Keys that could not be ended keep it, and the driver will say so.
+        let Some(pd) = self.pd.lock().take() else {
+            return;
+        };
+        while pd.has_unwilling() && pd.retry_unwilling() != 0 && !deadline.passed(time::now_ns()) {
+            fsleep(Delta::from_millis(PAUSE_MS));
+        }
+        if pd.has_unwilling() {
+            pr_err!(
+                "{:?}: idle MRs cannot be deregistered; they and their PD are lost\n",
+                self.name()
+            );
+        }
+    }
+
     /// The device goes: end every key, then everything else at the HCA.
     ///
     /// After the deadline this waits on for calls that the driver still has in
@@ -42,7 +60,7 @@ impl Device {
         self.gate.close_and_wait();
         let deadline = params::deadline();
         // CAST: usize is u64 on 64-bit, the only kind served.
-        stats::REVOKED_DEVICE.add(self.keys.iter().count() as u64);
+        stats::REVOKED_DEVICE.add(self.keys.iter().filter(|key| key.has_owner()).count() as u64);
         revoke::start(&self.keys, Cause::Device, deadline, By::Remover);
         revoke::wait(&self.keys, Cause::Device, deadline);
 
@@ -67,10 +85,10 @@ impl Device {
         // Of calls that may be blocked for ever.
         self.leases().iter().for_each(|lent| lent.end());
         self.removed.complete_all();
-        self.control.end();
+        self.control.forget();
         self.pool.drain();
-        // Keys that could not be ended keep it, and the driver will say so.
-        let pd = self.pd.lock().take();
-        drop(pd);
+        self.end_pd(deadline);
+        let fatal = self.fatal.lock().take();
+        drop(fatal);
     }
 }

@@ -108,7 +108,19 @@ impl Device {
         }
     }
 
-    /// Try in the background to end what is quarantined.
+    /// Try again in the background if idle MRs could not be deregistered. For
+    /// whoever may have dropped one. Sleeps.
+    pub(crate) fn look_after_mrs(self: &Arc<Self>) {
+        if self.has_unwilling() {
+            self.start_retrying();
+        }
+    }
+
+    fn has_unwilling(&self) -> bool {
+        self.pd.lock().as_ref().is_some_and(|pd| pd.has_unwilling())
+    }
+
+    /// Try in the background to end what is quarantined, and idle MRs.
     pub(crate) fn start_retrying(self: &Arc<Self>) {
         if let Some(workers) = &*self.workers.lock() {
             let _ = workers.queue().enqueue::<_, 2>(self.clone());
@@ -150,7 +162,8 @@ impl WorkItem<2> for Device {
     fn run(this: Arc<Self>) {
         while !this.gone.wait_ns(RETRY_NS) {
             this.retire_broken_queue();
-            let mut waiting = false;
+            let pd = this.pd.lock().clone();
+            let mut waiting = pd.is_some_and(|pd| pd.retry_unwilling() != 0);
             for key in this.keys.iter() {
                 if key.retry() {
                     this.deregister(key.clone());

@@ -85,7 +85,10 @@ impl Key {
             let mut inner = self.inner.lock();
             (inner.registration.take(), inner.surplus.take())
         };
-        drop(surplus);
+        if surplus.is_some() {
+            drop(surplus);
+            self.device.look_after_mrs();
+        }
         let Some(registration) = registration else {
             return;
         };
@@ -95,6 +98,9 @@ impl Key {
         match outcome {
             DeregOutcome::Proven(quiesced) => {
                 if self.advance(&mut inner, Event::DeregProven) == Some(Action::Release) {
+                    if self.device.has_failed() {
+                        stats::TRUSTED_DEAD.add(1);
+                    }
                     self.die(inner, quiesced);
                 } else {
                     core::mem::forget(quiesced);

@@ -13,8 +13,8 @@ use super::device::Device;
 use super::news::News;
 use super::owner::OwnerRef;
 use super::pool::Rest;
+use super::register::Entries;
 use super::slot::Slot;
-use super::table::Entry;
 use crate::kern::ib::CgroupCharge;
 use crate::kern::ib::Mr;
 use crate::kern::ib::Registration;
@@ -38,17 +38,16 @@ use kernel::sync::SpinLock;
 use kernel::workqueue::Work;
 use kernel::workqueue::WorkItem;
 
-/// What a key holds on to besides its MR and its pages.
+/// What the key of an application holds on to besides its MR and its pages.
 pub(crate) struct Holdings {
-    /// What the MR needs to go back to the pool.
-    pub(crate) rest: Rest,
     pub(crate) charge: Charge,
     pub(crate) cgroup: CgroupCharge,
     pub(crate) owner: OwnerRef,
     pub(crate) slot: Slot,
 }
 
-/// What a key owns. All of it but the slot goes when it is dead.
+/// What a key owns. All of it but the slot goes when it is dead; a key of our own
+/// has neither charges nor owner nor slot.
 struct Inner {
     state: State,
     /// The MR and the pages. `None` before registration and after death, and
@@ -119,23 +118,34 @@ pub(crate) enum Revoke {
 }
 
 impl Key {
-    /// A key of `device` that is about to be registered. The caller follows
-    /// with one of [`Self::registered`] and its kin.
+    /// A key of `device` for `pages` pages that is about to be registered.
+    /// `holdings` is `None` for a key of our own. The caller follows with one of
+    /// [`Self::registered`] and its kin.
     pub(crate) fn new(
         device: &Arc<Device>,
         cookie: Cookie,
-        holdings: Holdings,
+        rest: Rest,
+        pages: u32,
+        holdings: Option<Holdings>,
     ) -> Result<Arc<Self>> {
-        let pages = holdings.charge.pages();
+        let (charge, cgroup, owner, slot) = match holdings {
+            Some(it) => (
+                Some(it.charge),
+                Some(it.cgroup),
+                Some(it.owner),
+                Some(it.slot),
+            ),
+            None => (None, None, None, None),
+        };
         let inner = Inner {
             state: State::Registering,
             registration: None,
-            rest: Some(holdings.rest),
+            rest: Some(rest),
             surplus: None,
-            charge: Some(holdings.charge),
-            cgroup: Some(holdings.cgroup),
-            owner: Some(holdings.owner),
-            slot: Some(holdings.slot),
+            charge,
+            cgroup,
+            owner,
+            slot,
             listed: false,
             cause: None,
             told: false,
@@ -151,7 +161,7 @@ impl Key {
             pin_init!(Self {
                 id: super::device::next_key_id(),
                 cookie,
-                pages,
+                pages: pages.into(),
                 device: device.clone(),
                 inner <- new_spinlock!(inner, "Key::inner"),
                 settled <- Completion::new(),
@@ -162,19 +172,23 @@ impl Key {
     }
 
     /// Make it known to its device and to its owner.
-    pub(crate) fn make_known(self: &Arc<Self>, of_device: Entry, of_owner: Entry) {
-        let keys = self
-            .inner
-            .lock()
-            .owner
-            .as_ref()
-            .map(|owner| owner.keys().clone());
+    pub(crate) fn make_known(self: &Arc<Self>, entries: Entries) {
+        let keys = {
+            let inner = self.inner.lock();
+            inner.owner.as_ref().map(|owner| owner.keys().clone())
+        };
         // Ids are never used twice, so there is always room.
+        let (of_device, of_owner) = (entries.of_device, entries.of_owner);
         let mut result = self.device.keys().insert(of_device, self.id, self.clone());
-        if let Some(keys) = keys {
-            result = result.and(keys.insert(of_owner, self.id, self.clone()));
+        if let (Some(keys), Some(entry)) = (keys, of_owner) {
+            result = result.and(keys.insert(entry, self.id, self.clone()));
         }
         kernel::warn_on!(result.is_err());
+    }
+
+    /// Whether an application owns it, still. Not so of the probe's control key.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.inner.lock().owner.is_some()
     }
 
     /// Number that tells keys apart, also over time.

@@ -2,6 +2,7 @@
 
 //! Pages mapped for DMA by one device.
 
+use super::of_driver;
 use super::IbDevice;
 use crate::kern::mm::PinnedPages;
 use crate::sys::bindings as raw;
@@ -107,7 +108,7 @@ impl DmaPages {
         if let Err(error) = mapped {
             // SAFETY: Built above, and not mapped.
             unsafe { bindings::sg_free_table(&mut *sgt) };
-            return Err(error);
+            return Err(of_driver(error));
         }
         // INVARIANT: Built and mapped above.
         Ok(Self {

@@ -11,6 +11,7 @@ mod client;
 mod cm;
 mod device;
 mod dma;
+mod fatal;
 mod invalidate;
 mod mr;
 mod pd;
@@ -20,12 +21,25 @@ mod route;
 mod sq;
 mod wr;
 
+use kernel::prelude::*;
+
+/// What the error of a driver means to those who call us. Its numbers are its own
+/// (rxe says ENFILE, others EAGAIN), and some mean something else in a socket API.
+fn of_driver(error: Error) -> Error {
+    if error == ENOMEM {
+        ENOMEM
+    } else {
+        EIO
+    }
+}
+
 pub(crate) use cgroup::CgroupCharge;
 pub(crate) use client::Client;
 pub(crate) use client::ClientRegistration;
 pub(crate) use cm::device_of_address;
 pub(crate) use device::IbDevice;
 pub(crate) use dma::DmaPages;
+pub(crate) use fatal::FatalWatch;
 pub(crate) use invalidate::Invalidated;
 pub(crate) use mr::Access;
 pub(crate) use mr::DeregOutcome;

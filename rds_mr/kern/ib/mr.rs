@@ -17,6 +17,8 @@
 //! one is a programming error: the pages are leaked, which is safe, and a
 //! warning says so.
 
+use super::of_driver;
+use super::pd::Unwilling;
 use super::DmaPages;
 use super::Invalidated;
 use super::Outcome;
@@ -34,7 +36,8 @@ use kernel::sync::Arc;
 /// An MR that no HCA can use: freshly allocated, or proven invalid.
 ///
 /// Drop deregisters it and sleeps, without a bound that we know: not for tasks
-/// that must make progress.
+/// that must make progress. One that the driver will not let go is kept by its
+/// PD, see [`Pd::retry_unwilling`].
 ///
 /// # Invariants
 ///
@@ -42,6 +45,9 @@ use kernel::sync::Arc;
 pub(crate) struct Mr {
     raw: core::ptr::NonNull<raw::ib_mr>,
     pd: Arc<Pd>,
+    /// `None` only once `raw` is gone. Memory for the list of the PD: there may
+    /// be none left when it is needed.
+    node: Option<KBox<Unwilling>>,
 }
 
 // SAFETY: Verbs may come from any task.
@@ -52,12 +58,15 @@ unsafe impl Sync for Mr {}
 impl Mr {
     /// Allocate an MR for up to `pages` pages.
     pub(crate) fn alloc(pd: &Arc<Pd>, pages: u32) -> Result<Self> {
+        let node = Unwilling::new()?;
         // SAFETY: A live PD.
-        let mr = from_err_ptr(unsafe { raw::rds_mr_helper_alloc_mr(pd.as_raw(), pages) })?;
+        let mr = from_err_ptr(unsafe { raw::rds_mr_helper_alloc_mr(pd.as_raw(), pages) })
+            .map_err(of_driver)?;
         // INVARIANT: Just allocated.
         Ok(Self {
             raw: core::ptr::NonNull::new(mr).ok_or(ENOMEM)?,
             pd: pd.clone(),
+            node: Some(node),
         })
     }
 
@@ -66,22 +75,16 @@ impl Mr {
         unsafe { raw::rds_mr_helper_mr_rkey(self.raw.as_ptr()) }
     }
 
-    fn dereg(self) -> Result<(), (Self, Error)> {
+    fn dereg(mut self) -> Result<(), (Self, Error)> {
         // SAFETY: A live MR that nobody else deregisters (type invariant).
-        match to_result(unsafe { raw::rds_mr_helper_dereg_mr(self.raw.as_ptr()) }) {
+        match unsafe { dereg(self.raw) } {
             Ok(()) => {
-                self.forget();
+                // Nothing is left for `drop` to do.
+                self.node = None;
                 Ok(())
             }
             Err(error) => Err((self, error)),
         }
-    }
-
-    /// Drop everything but the MR itself.
-    fn forget(self) {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again, so its reference is dropped once.
-        unsafe { core::ptr::drop_in_place(&mut this.pd) };
     }
 
     /// Tell the MR about `pages`; remote addresses start at the offset of the
@@ -94,7 +97,7 @@ impl Mr {
     pub(crate) fn map(self, mut pages: DmaPages, key_byte: u8) -> Result<MappedMr> {
         // SAFETY: A live MR that is not registered; a mapped table.
         let mapped = unsafe { raw::rds_mr_helper_map_mr_sg(self.raw.as_ptr(), pages.sgt()) };
-        to_result(mapped)?;
+        to_result(mapped).map_err(of_driver)?;
         // SAFETY: A live MR.
         let length = unsafe { raw::rds_mr_helper_mr_length(self.raw.as_ptr()) };
         if u32::try_from(mapped)? != pages.nents() || length != u64::from(pages.bytes()) {
@@ -115,19 +118,33 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // SAFETY: A live MR that nobody else deregisters (type invariant).
-        let ret = unsafe { raw::rds_mr_helper_dereg_mr(self.raw.as_ptr()) };
-        if ret != 0 {
-            // Idle: there is no memory behind it, only the MR itself is lost, and
-            // its PD with it, which must not go before it.
-            core::mem::forget(self.pd.clone());
-            pr_err!(
-                "{:?}: idle MR not deregistered (error {})\n",
-                self.pd.device().name(),
-                ret
-            );
+        let Some(node) = self.node.take() else {
+            return;
+        };
+        // SAFETY: A live MR that nobody else deregisters (type invariant), and
+        // that is not used again.
+        if let Err(error) = unsafe { dereg(self.raw) } {
+            if time::may_log() {
+                pr_err!(
+                    "{:?}: idle MR not deregistered ({:?}), will try again\n",
+                    self.pd.device().name(),
+                    error
+                );
+            }
+            // SAFETY: As above: from now on it is the PD's.
+            unsafe { self.pd.keep_unwilling(node, self.raw) };
         }
     }
+}
+
+/// Deregister. On failure the MR is still there.
+///
+/// # Safety
+///
+/// `mr` is a live MR that nobody else deregisters, and gone if this succeeds.
+pub(super) unsafe fn dereg(mr: core::ptr::NonNull<raw::ib_mr>) -> Result {
+    // SAFETY: As promised.
+    to_result(unsafe { raw::rds_mr_helper_dereg_mr(mr.as_ptr()) })
 }
 
 /// What peers may do through a key.
@@ -212,7 +229,6 @@ impl MappedMr {
     fn expose(self) -> Registration {
         Registration {
             rkey: self.mr.rkey(),
-            base: self.base,
             parts: Some((self.mr, self.pages)),
         }
     }
@@ -221,7 +237,6 @@ impl MappedMr {
 /// A key, and the pages that an HCA may reach through it.
 pub(crate) struct Registration {
     rkey: u32,
-    base: u32,
     /// `None` only while being taken apart.
     parts: Option<(Mr, DmaPages)>,
 }
@@ -239,13 +254,9 @@ pub(crate) enum DeregOutcome {
 
 impl Registration {
     /// The key.
+    #[allow(dead_code, reason = "the keys of tests/kunit are built on it")]
     pub(crate) fn rkey(&self) -> u32 {
         self.rkey
-    }
-
-    /// Remote address of the first byte: its offset in its page.
-    pub(crate) fn base(&self) -> u32 {
-        self.base
     }
 
     /// Take the pages out by proof of an executed LOCAL_INV. For drivers where

@@ -2,6 +2,7 @@
 
 //! Completion queues that are polled by those who wait, and RC queue pairs.
 
+use super::of_driver;
 use super::IbDevice;
 use super::Pd;
 use super::Route;
@@ -66,7 +67,8 @@ impl Cq {
         // SAFETY: A registered device (rule of `IbDevice`).
         let cq = from_err_ptr(unsafe {
             raw::rds_mr_helper_alloc_cq(device.as_raw(), i32::try_from(cqes)?)
-        })?;
+        })
+        .map_err(of_driver)?;
         // INVARIANT: Just allocated.
         Ok(Self {
             raw: core::ptr::NonNull::new(cq).ok_or(ENOMEM)?,
@@ -132,7 +134,8 @@ impl Qp {
         attr.cap.max_recv_wr = 1;
         attr.cap.max_recv_sge = 1;
         // SAFETY: PD and CQ are live, and `attr` is complete for an RC QP.
-        let qp = from_err_ptr(unsafe { raw::rds_mr_helper_create_qp(pd.as_raw(), &mut attr) })?;
+        let qp = from_err_ptr(unsafe { raw::rds_mr_helper_create_qp(pd.as_raw(), &mut attr) })
+            .map_err(of_driver)?;
         // INVARIANT: Just created.
         Ok(Self {
             raw: core::ptr::NonNull::new(qp).ok_or(ENOMEM)?,
@@ -156,7 +159,7 @@ impl Qp {
     fn modify(&self, attr: &mut raw::ib_qp_attr, mask: u32) -> Result {
         // CAST: A mask of low bits.
         // SAFETY: A live QP, and `attr` holds what `mask` names.
-        to_result(unsafe { raw::ib_modify_qp(self.as_raw(), attr, mask as i32) })
+        to_result(unsafe { raw::ib_modify_qp(self.as_raw(), attr, mask as i32) }).map_err(of_driver)
     }
 
     /// Bring it to RTS, connected to QP number `peer` of the same port.

@@ -9,7 +9,6 @@ use rdsmr::{inject, Mapping, Socket, PAGE};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const FAIL_SLAB: &str = "/sys/kernel/debug/failslab";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -136,32 +135,5 @@ impl Groups {
 
     pub fn remove(&self) {
         self.dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));
-    }
-}
-
-/// MRs that the HCAs hold, by the kernel's own count.
-pub fn mrs() -> io::Result<u64> {
-    let output = Command::new("rdma").args(["resource", "show"]).output()?;
-    Ok(mrs_in(&String::from_utf8_lossy(&output.stdout)))
-}
-
-fn mrs_in(text: &str) -> u64 {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words
-        .windows(2)
-        .filter(|pair| pair[0] == "mr")
-        .filter_map(|pair| pair[1].parse::<u64>().ok())
-        .sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mrs_are_added_up() {
-        let text = "0: rxe0: pd 1 cq 0 qp 1 cm_id 0 mr 12 ctx 0 srq 0\n1: rxe1: pd 0 mr 3 ctx 0\n";
-        assert_eq!(mrs_in(text), 15);
-        assert_eq!(mrs_in(""), 0);
     }
 }

@@ -163,7 +163,7 @@ fn nothing_is_left(pins: i64, module: &str, tap: &mut Tap) {
         other => other.map(Ok),
     });
     tap.test("the module can be unloaded", unloaded);
-    let left = match chaos::mrs() {
+    let left = match stat::mrs() {
         Ok(0) => Ok(()),
         Ok(left) => Err(format!(
             "expected: none\ngot: {left}, see rdma resource show mr"

@@ -29,9 +29,9 @@ pub const TESTS: &[Test] = &[
 
 const KEYS: u64 = 6;
 /// Often enough for everything that a test does.
-const ALWAYS: u32 = 1 << 30;
+pub const ALWAYS: u32 = 1 << 30;
 /// Short, so that a fault which lasts until the deadline does not last long.
-const PARAMS: &str = "revoke_timeout_ms=2000";
+pub const PARAMS: &str = "revoke_timeout_ms=2000";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -42,7 +42,7 @@ enum Way {
 }
 
 /// What goes wrong, how often, and how.
-type Wrong = (Fault, u32, u32);
+pub type Wrong = (Fault, u32, u32);
 
 /// What goes wrong when keys end by deregistration.
 const AT_DEREG: &[Wrong] = &[
@@ -62,14 +62,14 @@ const AT_INVALIDATION: &[Wrong] = &[
     (Fault::PollBlind, ALWAYS, 0),
 ];
 
-fn needs_faults() -> Outcome {
+pub fn needs_faults() -> Outcome {
     if Hammer::is_there() {
         return Ok(());
     }
     skip("needs rds_mr_kunit.ko, which can make verbs fail")
 }
 
-fn arm(wrong: Wrong) -> Result<Armed, End> {
+pub fn arm(wrong: Wrong) -> Result<Armed, End> {
     Armed::new(wrong.0, wrong.1, wrong.2).must("arming a fault")
 }
 
@@ -201,7 +201,7 @@ fn at_end(way: Way) -> Outcome {
     Ok(())
 }
 
-fn counter(name: &str) -> Result<u64, End> {
+pub fn counter(name: &str) -> Result<u64, End> {
     stat::counter(name).must(format!("reading {name}"))
 }
 

@@ -20,6 +20,7 @@ mod get_mr;
 mod get_mr_bad;
 mod hammer;
 mod hca;
+mod hca_rest;
 mod huge;
 mod inject;
 mod late;
@@ -73,6 +74,7 @@ const THEMES: &[&[Test]] = &[
     trace_order::TESTS,
     late::TESTS,
     hca::TESTS,
+    hca_rest::TESTS,
     revoked::TESTS,
     alloc::TESTS,
     starved::TESTS,

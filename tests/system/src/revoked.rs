@@ -24,7 +24,7 @@ pub const TESTS: &[Test] = &[
 const KEYS: u64 = 3;
 
 /// A socket of ours with keys of a child that has died.
-fn orphaned(keys: u64) -> Result<(Socket, Vec<u64>), End> {
+pub fn orphaned(keys: u64) -> Result<(Socket, Vec<u64>), End> {
     let socket = bound()?;
     let mut child = helper("owner", |link| {
         let map = site::memory(keys * PAGE)?;

@@ -5,6 +5,7 @@ use crate::mem::PAGE;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 fn bad(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
@@ -68,8 +69,31 @@ fn counter_in(stats: &str, name: &str) -> io::Result<u64> {
         .ok_or_else(|| bad(format!("rds_mr/stats has no number for {name}")))
 }
 
+/// MRs that the HCAs hold, idle ones and those of user space too, by the count of
+/// rdma(8).
+pub fn mrs() -> io::Result<u64> {
+    let output = Command::new("rdma").args(["resource", "show"]).output()?;
+    Ok(mrs_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn mrs_in(text: &str) -> u64 {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words
+        .windows(2)
+        .filter(|pair| pair[0] == "mr")
+        .filter_map(|pair| pair[1].parse::<u64>().ok())
+        .sum()
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn mrs_are_added_up() {
+        let text = "0: rxe0: pd 1 cq 0 qp 1 cm_id 0 mr 12 ctx 0 srq 0\n1: rxe1: pd 0 mr 3 ctx 0\n";
+        assert_eq!(super::mrs_in(text), 15);
+        assert_eq!(super::mrs_in(""), 0);
+    }
+
     #[test]
     fn counters_have_whole_names() {
         let stats = "leaked 1\nleaked_pages 12\n";

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The HCA misbehaves, and what meets it is not a key in use: idle MRs, the
+//! probe's own key, key numbers, the driver's word on a broken HCA. See `hca`.
+
+use crate::check::{fail, holds, same, Check, End, Outcome};
+use crate::device::{second_device, Unplugged};
+use crate::hca::{arm, counter, needs_faults, ALWAYS, PARAMS};
+use crate::reload;
+use crate::revoked::orphaned;
+use crate::runner::Test;
+use crate::site::{self, alive, bound};
+use rdsmr::abi::*;
+use rdsmr::errno::*;
+use rdsmr::{stat, Fault, Socket, PAGE};
+
+pub const TESTS: &[Test] = &[
+    Test::reloading("hca.an_idle_mr_is_tried_again", idle),
+    Test::reloading("hca.an_idle_mr_at_unplug", idle_at_unplug),
+    Test::reloading("hca.the_key_of_the_probe", control),
+    Test::reloading("hca.the_key_of_the_probe_at_unplug", control_at_unplug),
+    Test::reloading("hca.a_broken_device_is_counted_apart", broken_device),
+    Test::reloading("hca.a_revoked_number_is_not_issued_again", number),
+];
+
+fn mrs() -> Result<u64, End> {
+    stat::mrs().must("counting MRs")
+}
+
+/// A GET_MR that fails after its MR was taken: the MR is not used again.
+fn spoil_one_mr(socket: &Socket) -> Outcome {
+    let map = site::memory(PAGE)?;
+    let short = arm((Fault::MapShort, 1, 0))?;
+    let got = socket.get_mr(map.at(0), PAGE, 0);
+    drop(short);
+    got.must_fail(EIO, "GET_MR with a mapping that is short")
+}
+
+fn idle() -> Outcome {
+    needs_faults()?;
+    reload::with_params(&format!("{PARAMS} mr_pool=0"))?;
+    let (socket, map) = (bound()?, site::memory(PAGE)?);
+    // Makes the queue, and shows that the socket works.
+    let cookie = socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?;
+    socket.free_mr(cookie, 0).must("FREE_MR")?;
+    let before = mrs()?;
+    let refuse = arm((Fault::Dereg, ALWAYS, 0))?;
+    spoil_one_mr(&socket)?;
+    same("MRs while the HCA keeps one", before + 1, mrs()?)?;
+    drop(refuse);
+    site::eventually("the MR goes", || Ok(mrs()? == before))
+}
+
+/// The core complains of an HCA that goes with an MR left.
+fn idle_at_unplug() -> Outcome {
+    needs_faults()?;
+    reload::with_params(&format!("{PARAMS} mr_pool=0"))?;
+    let socket = second_device()?;
+    // Once by GET_MR, and twice by the removal.
+    let refuse = arm((Fault::Dereg, 3, 0))?;
+    spoil_one_mr(&socket)?;
+    let unplugged = Unplugged::new()?;
+    drop(refuse);
+    let before = mrs()?;
+    unplugged.replug()?;
+    same("MRs when the HCA is back", before, mrs()?)
+}
+
+fn control() -> Outcome {
+    needs_faults()?;
+    reload::with_params(&format!("{PARAMS} mr_pool=0"))?;
+    let (socket, map) = (bound()?, site::memory(PAGE)?);
+    let cookie = socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?;
+    let before = mrs()?;
+    for fault in [
+        Fault::MapShort,
+        Fault::DmaMap,
+        Fault::PostCut,
+        Fault::PostLost,
+    ] {
+        let armed = arm((fault, 1, 0))?;
+        let got = socket.probe(cookie, 0);
+        drop(armed);
+        got.must_fail(EIO, format!("the first probe with {fault:?}"))?;
+        site::eventually(format!("nothing is left of a probe with {fault:?}"), || {
+            Ok(mrs()? == before && counter("quarantined")? == 0)
+        })?;
+    }
+    alive(&socket, cookie, 0, "a key when the faults are over")?;
+    same("MRs, with the probe's own", before + 1, mrs()?)?;
+    same("leaked", 0, counter("leaked")?)?;
+    socket.free_mr(cookie, 0).must("FREE_MR")
+}
+
+fn control_at_unplug() -> Outcome {
+    needs_faults()?;
+    reload::with_params(PARAMS)?;
+    let (socket, map) = (second_device()?, site::memory(PAGE)?);
+    let cookie = socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?;
+    alive(&socket, cookie, 0, "a key before the HCA goes")?;
+    // proof=inv comes to a deregistration only when the invalidation fails.
+    let cut = arm((Fault::PostCut, ALWAYS, 0))?;
+    let refuse = arm((Fault::Dereg, 5, 0))?;
+    let unplugged = Unplugged::new()?;
+    drop((cut, refuse));
+    same("leaked", 0, counter("leaked")?)?;
+    same("quarantined", 0, counter("quarantined")?)?;
+    // One was an application's.
+    same("revoked_device", 1, counter("revoked_device")?)?;
+    unplugged.replug().map(drop)
+}
+
+/// What a driver says of a broken HCA is accepted, and counted apart.
+fn broken_device() -> Outcome {
+    const KEYS: u64 = 4;
+    needs_faults()?;
+    reload::with_params(&format!("{PARAMS} proof=dereg"))?;
+    let (socket, map) = (second_device()?, site::memory(KEYS * PAGE)?);
+    let get = |n| socket.get_mr(map.at(n * PAGE), PAGE, 0).must("GET_MR");
+    let cookies: Result<Vec<u64>, End> = (0..KEYS).map(get).collect();
+    let cookies = cookies?;
+    socket.free_mr(cookies[0], 0).must("FREE_MR")?;
+    same("trusted_dead before", 0, counter("trusted_dead")?)?;
+    let broken = arm((Fault::DeregFatal, 1, 0))?;
+    socket.free_mr(cookies[1], 0).must("FREE_MR")?;
+    drop(broken);
+    same("trusted_dead at first", 1, counter("trusted_dead")?)?;
+    drop(socket);
+    same("trusted_dead", KEYS - 1, counter("trusted_dead")?)?;
+    // Another HCA is none the worse for it, nor is the one that comes back.
+    let (others, back) = (bound()?, Unplugged::new()?.replug()?);
+    for socket in [others, back] {
+        let cookie = socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?;
+        socket.free_mr(cookie, 0).must("FREE_MR")?;
+    }
+    same("trusted_dead then", KEYS - 1, counter("trusted_dead")?)
+}
+
+/// An MR that is used again would get the number of a key that was revoked and
+/// not freed: the socket could not tell the two apart.
+fn number() -> Outcome {
+    // Those that the pool may hold.
+    const IDLE: u64 = 3;
+    needs_faults()?;
+    reload::with_params(&format!("{PARAMS} proof=inv mr_pool=1"))?;
+    let (socket, revoked) = orphaned(1)?;
+    let (revoked, map) = (revoked[0], site::memory(PAGE)?);
+    let pins = site::pins()?;
+    let byte = arm((Fault::KeyByte, ALWAYS, revoked as u32 & 0xff))?;
+    let mut refused = false;
+    let mut cookies = Vec::new();
+    for _ in 0..IDLE {
+        match socket.get_mr(map.at(0), PAGE, 0) {
+            Ok(cookie) => cookies.push(cookie),
+            Err(error) => {
+                Err::<(), _>(error).must_fail(EIO, "GET_MR with a number that is taken")?;
+                refused = true;
+                break;
+            }
+        }
+    }
+    drop(byte);
+    holds("the MR of the revoked key came up", refused)?;
+    // Tried again, it gets another byte.
+    let once = arm((Fault::KeyByte, 1, revoked as u32 & 0xff))?;
+    cookies.push(socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?);
+    drop(once);
+    if cookies
+        .iter()
+        .any(|cookie| *cookie as u32 == revoked as u32)
+    {
+        return fail("numbers of new keys", "not that of the revoked one", "it");
+    }
+    same("pinned pages", pins + cookies.len() as i64, site::pins()?)?;
+    socket
+        .free_mr(revoked, 0)
+        .must("FREE_MR of the revoked key")?;
+    for cookie in cookies {
+        alive(&socket, cookie, 0, "a key of another number")?;
+        socket.free_mr(cookie, 0).must("FREE_MR")?;
+    }
+    socket
+        .free_mr(revoked, 0)
+        .must_fail(EINVAL, "FREE_MR again")
+}
