@@ -94,8 +94,8 @@ impl Thread<'_> {
         let verdict = judge(must, answer, conditions);
         self.ledger().count(match (verdict, must) {
             (Verdict::Void, _) => Global::Void,
-            (_, Must::BeAlive) => Global::Alive,
-            (_, Must::BeDead) => Global::Dead,
+            (_, Must::Alive) => Global::Alive,
+            (_, Must::Dead | Must::ProvenDead) => Global::Dead,
         });
         if verdict == Verdict::Broken {
             let got = format!(
@@ -125,7 +125,7 @@ impl Thread<'_> {
                 offset,
                 contended,
             },
-            Must::BeAlive,
+            Must::Alive,
             before,
         )
     }
@@ -136,6 +136,7 @@ impl Thread<'_> {
         what: &str,
         sock: &Sock,
         cookie: u64,
+        must: Must,
         before: Before,
     ) -> Result<Verdict, Wrong> {
         self.ask(
@@ -146,7 +147,7 @@ impl Thread<'_> {
                 offset: 0,
                 contended: &|| false,
             },
-            Must::BeDead,
+            must,
             before,
         )
     }
@@ -176,7 +177,7 @@ impl Thread<'_> {
             "a key of another worker",
             sock,
             asked,
-            Must::BeAlive,
+            Must::Alive,
             self.before(sock),
         )?;
         Ok(Done::Yes)

@@ -2,6 +2,7 @@
 //! What happens to the workers from outside, and when: follows from the seed.
 
 use rdsmr::rng::Rng;
+use rdsmr::Fault;
 
 /// Where a verb fails; the names are those of the module's functions.
 pub const POINTS: &[&str] = &[
@@ -12,6 +13,26 @@ pub const POINTS: &[&str] = &[
     "rds_mr_helper_dma_map",
 ];
 
+/// What an HCA does wrong that a failing function cannot show; only with the test
+/// module (tests/kunit/faults.h).
+const QUIRKS: &[Fault] = &[
+    Fault::PostCut,
+    Fault::PostLost,
+    Fault::PostSlow,
+    Fault::DeregSlow,
+    Fault::InvWrong,
+    Fault::PollBlind,
+];
+
+/// What goes wrong at the HCA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
+pub enum Wrong {
+    /// A function of [`POINTS`] fails in so many of a hundred calls.
+    Verb { point: usize, percent: u64 },
+    Quirk { fault: Fault, times: u32, arg: u32 },
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[rustfmt::skip]
 pub enum Event {
@@ -19,7 +40,7 @@ pub enum Event {
     Kill { worker: u64, hammer: bool },
     /// Unplug the peer device, and plug it in again after so long.
     Unplug { gone_ms: u64 },
-    Fault { point: usize, percent: u64, ms: u64 },
+    Fault { wrong: Wrong, ms: u64 },
     MoveToGroup { worker: u64, group: u64 },
     /// Limit on HCA objects of a group; 0: none.
     LimitGroup { group: u64, objects: u64 },
@@ -34,7 +55,25 @@ pub struct Chaos {
     round: Vec<u64>,
 }
 
-const ROUND: [u64; 9] = [0, 0, 1, 1, 2, 3, 3, 4, 5];
+const ROUND: [u64; 11] = [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 6];
+
+fn quirk(rng: &mut Rng) -> Wrong {
+    let fault = rng.pick(QUIRKS);
+    let (times, arg) = match fault {
+        // Which WR of a chain.
+        Fault::PostCut | Fault::InvWrong => (1 + rng.below(5), rng.below(9)),
+        // Each is waited for until a deadline.
+        Fault::PostLost => (1 + rng.below(2), 0),
+        Fault::PollBlind => (1 << 30, 0),
+        // Milliseconds.
+        _ => (1 + rng.below(20), rng.pick(&[1, 30, 400])),
+    };
+    Wrong::Quirk {
+        fault,
+        times: times as u32,
+        arg: arg as u32,
+    }
+}
 
 impl Chaos {
     pub fn new(seed: u64, workers: u64) -> Self {
@@ -75,11 +114,17 @@ impl Iterator for Chaos {
                 gone_ms: rng.below(1500),
             },
             3 => Event::Fault {
-                point: rng.below(POINTS.len() as u64) as usize,
-                percent: rng.pick(&[3, 20, 60, 100]),
+                wrong: Wrong::Verb {
+                    point: rng.below(POINTS.len() as u64) as usize,
+                    percent: rng.pick(&[3, 20, 60, 100]),
+                },
                 ms: 200 + rng.below(2500),
             },
-            4 => Event::MoveToGroup {
+            4 => Event::Fault {
+                wrong: quirk(rng),
+                ms: 200 + rng.below(2500),
+            },
+            5 => Event::MoveToGroup {
                 worker,
                 group: rng.below(2),
             },

@@ -153,7 +153,13 @@ impl Thread<'_> {
             }
         }
         if verify {
-            self.must_be_dead("a key after FREE_MR", &sock, cookie, before)?;
+            self.must_be_dead(
+                "a key after FREE_MR",
+                &sock,
+                cookie,
+                Must::ProvenDead,
+                before,
+            )?;
         }
         if twice {
             let result = errno(sock.socket.free_mr(cookie, 0));
@@ -258,7 +264,7 @@ impl Thread<'_> {
                 "a key after the last close",
                 &other,
                 asked,
-                Must::BeDead,
+                Must::Dead,
                 before,
             )?;
         }

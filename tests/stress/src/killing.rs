@@ -127,13 +127,13 @@ impl Supervisor<'_> {
                 calls_since: ledger.get(Global::Calls) - calls,
                 ..Default::default()
             };
-            match judge(Must::BeDead, answer, conditions) {
+            match judge(Must::Dead, answer, conditions) {
                 Verdict::Holds => drop(ledger.count(Global::DeadByKill)),
                 Verdict::Void => drop(ledger.count(Global::Void)),
                 Verdict::Broken => {
                     return Err(broken(format!(
                         "a key of worker {worker}, which was killed and waited for\nexpected: {:?}\ngot: {answer:?} for cookie {:#x} in state {:?}",
-                        Must::BeDead,
+                        Must::Dead,
                         key.cookie(),
                         key.seen().state()
                     )))

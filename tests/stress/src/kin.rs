@@ -2,7 +2,7 @@
 //! Children: they inherit the sockets, and have a memory of their own.
 
 use crate::ledger::{Global, Key, Of, State};
-use crate::model;
+use crate::model::{self, Must};
 use crate::plan::Kin;
 use crate::socks::Sock;
 use crate::sys;
@@ -67,7 +67,13 @@ impl Thread<'_> {
             _ => key.forget(),
         }
         if matches!(outcome, Ok(Done::Yes)) {
-            self.must_be_dead("a key after FREE_MR by a child", &sock, cookie, before)?;
+            self.must_be_dead(
+                "a key after FREE_MR by a child",
+                &sock,
+                cookie,
+                Must::ProvenDead,
+                before,
+            )?;
         }
         outcome
     }
@@ -104,6 +110,7 @@ impl Thread<'_> {
             "a key whose owner has ended, the socket being open",
             sock,
             cookie,
+            Must::Dead,
             before,
         )?;
         let result = errno(sock.socket.free_mr(cookie, 0));
@@ -113,7 +120,13 @@ impl Thread<'_> {
             result,
         )?;
         if outcome == Done::Yes {
-            self.must_be_dead("the key of a child, after FREE_MR", sock, cookie, before)?;
+            self.must_be_dead(
+                "the key of a child, after FREE_MR",
+                sock,
+                cookie,
+                Must::ProvenDead,
+                before,
+            )?;
         }
         Ok(outcome)
     }

@@ -40,8 +40,10 @@ pub struct Conditions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Must {
-    BeAlive,
-    BeDead,
+    Alive,
+    Dead,
+    /// Who ended it was told that it is dead: no failing verb excuses it.
+    ProvenDead,
 }
 
 /// What a question to the HCA brought.
@@ -60,10 +62,13 @@ pub fn judge(must: Must, answer: Result<Access, i32>, at: Conditions) -> Verdict
         Err(_) => return Verdict::Broken,
     };
     match (must, access) {
-        (Must::BeDead, Access::Refused) | (Must::BeAlive, Access::Alive) => Verdict::Holds,
+        (Must::Dead | Must::ProvenDead, Access::Refused) | (Must::Alive, Access::Alive) => {
+            Verdict::Holds
+        }
         _ if at.contended => Verdict::Void,
-        (Must::BeDead, Access::Alive) if at.faults || reissued(at.calls_since) => Verdict::Void,
-        (Must::BeAlive, Access::Refused) if at.unplugged => Verdict::Void,
+        (Must::Dead, Access::Alive) if at.faults => Verdict::Void,
+        (_, Access::Alive) if reissued(at.calls_since) => Verdict::Void,
+        (Must::Alive, Access::Refused) if at.unplugged => Verdict::Void,
         _ => Verdict::Broken,
     }
 }
@@ -224,30 +229,21 @@ mod tests {
     #[test]
     fn a_module_that_lies_is_caught() {
         // It said that the key is dead, and the HCA lets peers in.
-        assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), CALM),
-            Verdict::Broken
-        );
+        assert_eq!(judge(Must::Dead, Ok(Access::Alive), CALM), Verdict::Broken);
         // It said that the key is alive, and the HCA refuses.
         assert_eq!(
-            judge(Must::BeAlive, Ok(Access::Refused), CALM),
+            judge(Must::Alive, Ok(Access::Refused), CALM),
             Verdict::Broken
         );
         // No verdict, and no reason for that.
-        assert_eq!(judge(Must::BeDead, Err(EIO), CALM), Verdict::Broken);
-        assert_eq!(judge(Must::BeAlive, Err(ENODEV), CALM), Verdict::Broken);
+        assert_eq!(judge(Must::Dead, Err(EIO), CALM), Verdict::Broken);
+        assert_eq!(judge(Must::Alive, Err(ENODEV), CALM), Verdict::Broken);
     }
 
     #[test]
     fn a_module_that_tells_the_truth_is_not() {
-        assert_eq!(
-            judge(Must::BeDead, Ok(Access::Refused), CALM),
-            Verdict::Holds
-        );
-        assert_eq!(
-            judge(Must::BeAlive, Ok(Access::Alive), CALM),
-            Verdict::Holds
-        );
+        assert_eq!(judge(Must::Dead, Ok(Access::Refused), CALM), Verdict::Holds);
+        assert_eq!(judge(Must::Alive, Ok(Access::Alive), CALM), Verdict::Holds);
     }
 
     #[test]
@@ -257,38 +253,40 @@ mod tests {
             ..CALM
         };
         assert_eq!(
-            judge(Must::BeAlive, Ok(Access::Refused), contended),
+            judge(Must::Alive, Ok(Access::Refused), contended),
             Verdict::Void
         );
         assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), contended),
+            judge(Must::Dead, Ok(Access::Alive), contended),
             Verdict::Void
         );
         let unplugged = Conditions {
             unplugged: true,
             ..CALM
         };
-        assert_eq!(judge(Must::BeAlive, Err(ENODEV), unplugged), Verdict::Void);
+        assert_eq!(judge(Must::Alive, Err(ENODEV), unplugged), Verdict::Void);
         assert_eq!(
-            judge(Must::BeAlive, Ok(Access::Refused), unplugged),
+            judge(Must::Alive, Ok(Access::Refused), unplugged),
             Verdict::Void
         );
         // An unplug makes no key live longer.
         assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), unplugged),
+            judge(Must::Dead, Ok(Access::Alive), unplugged),
             Verdict::Broken
         );
         let faults = Conditions {
             faults: true,
             ..CALM
         };
+        assert_eq!(judge(Must::Dead, Ok(Access::Alive), faults), Verdict::Void);
+        // FREE_MR has said 0.
         assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), faults),
-            Verdict::Void
+            judge(Must::ProvenDead, Ok(Access::Alive), faults),
+            Verdict::Broken
         );
         // No failing verb kills a key that lives.
         assert_eq!(
-            judge(Must::BeAlive, Ok(Access::Refused), faults),
+            judge(Must::Alive, Ok(Access::Refused), faults),
             Verdict::Broken
         );
     }
@@ -300,15 +298,15 @@ mod tests {
             ..CALM
         };
         assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), after(100_000)),
+            judge(Must::Dead, Ok(Access::Alive), after(100_000)),
             Verdict::Broken
         );
         assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), after(175_000)),
+            judge(Must::Dead, Ok(Access::Alive), after(175_000)),
             Verdict::Void
         );
         assert_eq!(
-            judge(Must::BeDead, Ok(Access::Alive), after(u64::MAX)),
+            judge(Must::Dead, Ok(Access::Alive), after(u64::MAX)),
             Verdict::Void
         );
     }

@@ -14,6 +14,7 @@ pub struct Counts {
     pub kills: u64,
     pub unplugs: u64,
     pub faults: u64,
+    pub quirks: u64,
     pub moves: u64,
     pub last_event: String,
 }
@@ -37,7 +38,7 @@ fn actions(site: &Site) -> u64 {
 pub fn progress(site: &Site, elapsed: Duration, counts: &Counts) {
     let of = |what| site.ledger.get(what);
     println!(
-        "# {} s: {} actions, {} GET_MR; found alive {}, dead {}, dead by kill {}, no verdict {}; kills {}, of them hammered {}, unplugs {}, faults {}, moves {}",
+        "# {} s: {} actions, {} GET_MR; found alive {}, dead {}, dead by kill {}, no verdict {}; kills {}, of them hammered {}, unplugs {}, faults {}, quirks {}, moves {}",
         elapsed.as_secs(),
         actions(site),
         of(Global::Calls),
@@ -49,6 +50,7 @@ pub fn progress(site: &Site, elapsed: Duration, counts: &Counts) {
         of(Global::Hammered),
         counts.unplugs,
         counts.faults,
+        counts.quirks,
         counts.moves,
     );
 }
@@ -77,6 +79,7 @@ pub fn what_took_place(site: &Site, can: Can, counts: &Counts) -> Vec<(&'static 
     ]);
     let here = [
         (can.faults, "failing verb", counts.faults),
+        (can.hammer, "quirk of the HCA", counts.quirks),
         (can.groups, "move to another group", counts.moves),
         (can.hammer, "kill under the hammer", of(Global::Hammered)),
         (

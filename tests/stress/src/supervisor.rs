@@ -3,7 +3,7 @@
 //! dead have left.
 
 use crate::chaos::{prober, Faults, Groups};
-use crate::events::{Chaos, Event, POINTS};
+use crate::events::{Chaos, Event, Wrong, POINTS};
 use crate::ledger::{Global, Of};
 use crate::model::{judge, Conditions, Must, Verdict};
 use crate::plan::Device;
@@ -11,7 +11,7 @@ use crate::plug::Plug;
 use crate::report::{self, Counts};
 use crate::sys;
 use crate::worker::{self, errno, Site};
-use rdsmr::{process, Hammer, Socket};
+use rdsmr::{process, Armed, Hammer, Socket};
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -37,14 +37,14 @@ pub struct Supervisor<'a> {
     faults: Faults,
     groups: Groups,
     limits: [bool; 2],
-    /// What is armed now.
-    armed: Option<usize>,
+    /// What goes wrong now, and what makes it.
+    armed: Option<(Wrong, Option<Armed>)>,
     lift_at: Option<Instant>,
     pub counts: Counts,
 }
 
-fn is_dereg(point: usize) -> bool {
-    POINTS[point].ends_with("dereg_mr")
+fn is_dereg(wrong: Wrong) -> bool {
+    matches!(wrong, Wrong::Verb { point, .. } if POINTS[point].ends_with("dereg_mr"))
 }
 
 /// What went wrong outside of the workers.
@@ -82,13 +82,13 @@ impl<'a> Supervisor<'a> {
         let map = rdsmr::Mapping::anonymous(rdsmr::PAGE)?;
         let cookie = self.here.get_mr(map.at(0), rdsmr::PAGE, 0)?;
         let lie = judge(
-            Must::BeDead,
+            Must::Dead,
             errno(self.here.probe(cookie, 0)),
             Conditions::default(),
         );
         self.here.free_mr(cookie, 0)?;
         let truth = judge(
-            Must::BeDead,
+            Must::Dead,
             errno(self.here.probe(cookie, 0)),
             Conditions::default(),
         );
@@ -196,31 +196,45 @@ impl<'a> Supervisor<'a> {
         match event {
             Event::Kill { worker, hammer } => self.kill(worker, hammer),
             Event::Unplug { gone_ms } => self.unplug(gone_ms),
-            Event::Fault { point, percent, ms } => self.fault(point, percent, ms),
+            Event::Fault { wrong, ms } => self.fault(wrong, Duration::from_millis(ms)),
             Event::MoveToGroup { worker, group } => self.move_to(worker, group),
             Event::LimitGroup { group, objects } => self.limit(group, objects),
         }
     }
 
-    fn fault(&mut self, point: usize, percent: u64, ms: u64) -> io::Result<()> {
-        if !self.faults.verbs || self.armed.is_some() {
+    fn fault(&mut self, wrong: Wrong, time: Duration) -> io::Result<()> {
+        let possible = match wrong {
+            Wrong::Verb { .. } => self.faults.verbs,
+            Wrong::Quirk { .. } => Hammer::is_there(),
+        };
+        if !possible || self.armed.is_some() {
             return Ok(());
         }
         // What is not deregistered when the device goes is lost for good.
-        if is_dereg(point) && self.peer.prober().is_none() {
+        if is_dereg(wrong) && self.peer.prober().is_none() {
             return Ok(());
         }
         self.site.ledger.count(Global::Faults);
-        self.faults.arm(point, percent)?;
-        self.armed = Some(point);
-        self.counts.faults += 1;
-        self.lift_at = Some(Instant::now() + Duration::from_millis(ms));
+        let armed = match wrong {
+            Wrong::Verb { point, percent } => {
+                self.counts.faults += 1;
+                self.faults.arm(point, percent)?;
+                None
+            }
+            Wrong::Quirk { fault, times, arg } => {
+                self.counts.quirks += 1;
+                Some(Armed::new(fault, times, arg)?)
+            }
+        };
+        self.armed = Some((wrong, armed));
+        self.lift_at = Some(Instant::now() + time);
         Ok(())
     }
 
     fn lift(&mut self) -> io::Result<()> {
         self.lift_at = None;
-        if self.armed.take().is_some() {
+        if let Some((_, armed)) = self.armed.take() {
+            drop(armed);
             self.faults.lift()?;
             self.site.ledger.count(Global::Faults);
         }
@@ -231,7 +245,11 @@ impl<'a> Supervisor<'a> {
         if self.peer.prober().is_none() {
             return Ok(());
         }
-        if self.armed.is_some_and(is_dereg) {
+        if self
+            .armed
+            .as_ref()
+            .is_some_and(|(wrong, _)| is_dereg(*wrong))
+        {
             self.lift()?;
         }
         self.counts.unplugs += 1;

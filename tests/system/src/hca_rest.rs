@@ -9,7 +9,6 @@ use crate::reload;
 use crate::revoked::orphaned;
 use crate::runner::Test;
 use crate::site::{self, alive, bound};
-use rdsmr::abi::*;
 use rdsmr::errno::*;
 use rdsmr::{stat, Fault, Socket, PAGE};
 
