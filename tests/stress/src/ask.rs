@@ -45,7 +45,9 @@ impl Thread<'_> {
     }
 
     fn limited(&self, sock: &Sock) -> bool {
+        // Who got it may set a quota, too.
         sock.facts.limited.load(SeqCst)
+            || sock.facts.passed.load(SeqCst)
             || self.ledger().of(self.worker, Of::Limited).load(SeqCst) != 0
     }
 
