@@ -11,6 +11,10 @@ const MLX5: u32 = 1;
 /// `RDMA_DRIVER_RXE` of the same enumeration.
 const RXE: u32 = 14;
 
+/// Drivers that answer 0 to `ib_dereg_mr()` whatever has become of the command, by
+/// `enum rdma_driver_id`: ocrdma, vmw_pvrdma, hns, erdma.
+const DEREG_SAYS_NOTHING: [u32; 4] = [7, 10, 12, 19];
+
 /// From this time on, in milliseconds, a successful `ib_dereg_mr()` of rxe proves nothing.
 ///
 /// rxe waits 50 s for the last user of the region; the margin is for a late clock or scheduler.
@@ -46,6 +50,15 @@ pub(crate) enum Proof {
     Invalidate,
     /// `ib_dereg_mr()` returned 0, in time (see [`dereg_is_proof`]).
     Dereg,
+}
+
+/// Returns whether there is any proof to be had from the driver `driver_id`.
+///
+/// Even where an invalidation is the proof, deregistration is the last resort. Some drivers drop
+/// the error of the command that takes the key from the HCA, or never send it, and return 0:
+/// `ocrdma_dereg_mr()`, `pvrdma_dereg_mr()`, `hns_roce_dereg_mr()`, `erdma_dereg_mr()` (Linux 7.3).
+pub(crate) fn gives_proof(driver_id: u32) -> bool {
+    !DEREG_SAYS_NOTHING.contains(&driver_id)
 }
 
 /// Returns the proof to be had from the driver `driver_id` (`ib_device.ops.driver_id`).

@@ -4,6 +4,7 @@
 
 use crate::policy::driver::{
     dereg_is_proof,
+    gives_proof,
     proof_for,
     Proof,
     ProofMode, //
@@ -33,6 +34,17 @@ mod tests {
         for id in [0, MLX5, RXE, HFI1, u32::MAX] {
             assert_eq!(proof_for(ProofMode::Inv, id), Proof::Invalidate);
             assert_eq!(proof_for(ProofMode::Dereg, id), Proof::Dereg);
+        }
+    }
+
+    #[test]
+    fn some_drivers_prove_nothing() {
+        for id in [0, MLX5, 2, RXE, HFI1, u32::MAX] {
+            assert!(gives_proof(id));
+        }
+        // ocrdma, vmw_pvrdma, hns, erdma.
+        for id in [7, 10, 12, 19] {
+            assert!(!gives_proof(id));
         }
     }
 

@@ -111,7 +111,7 @@ impl Device {
     ///
     /// `EOPNOTSUPP`: it can never serve keys.
     pub(crate) fn new(ib: &IbDevice) -> Result<Arc<Self>> {
-        if !ib.is_usable() {
+        if !ib.is_usable() || !driver::gives_proof(ib.driver_id()) {
             return Err(EOPNOTSUPP);
         }
         let classes = Classes::new(params::classes(), ib.max_mr_pages())?;

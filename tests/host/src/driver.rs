@@ -4,6 +4,7 @@
 
 use crate::policy::driver::{
     dereg_is_proof,
+    gives_proof,
     proof_for,
     Proof,
     ProofMode, //
@@ -35,6 +36,14 @@ fn the_administrator_overrules_the_list() {
         assert_eq!(proof_for(ProofMode::Inv, id), Proof::Invalidate);
         assert_eq!(proof_for(ProofMode::Dereg, id), Proof::Dereg);
     }
+}
+
+#[test]
+fn a_driver_that_always_says_yes_proves_nothing() {
+    // RDMA_DRIVER_OCRDMA, _VMW_PVRDMA, _HNS, _ERDMA.
+    let silent: Vec<u32> = IDS.filter(|id| !gives_proof(*id)).collect();
+    assert_eq!(silent, [7, 10, 12, 19]);
+    assert!(gives_proof(u32::MAX));
 }
 
 #[test]
