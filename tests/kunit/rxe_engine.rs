@@ -6,6 +6,7 @@
 use crate::kern::ib::qp::Qp;
 use crate::kern::ib::Outcome::Success;
 use crate::kern::ib::SendQueue;
+use crate::kern::ib::Wr;
 use crate::kern::ib::CHAIN;
 use crate::keys::end_all;
 use crate::keys::invalidate;
@@ -15,6 +16,7 @@ use crate::peer::At;
 use crate::peer::Peer;
 use crate::peer::REFUSED;
 use crate::support::eventually;
+use crate::support::soon_ns;
 use crate::support::Memory;
 use crate::support::Site;
 use kernel::alloc::KVec;
@@ -79,6 +81,38 @@ mod tests {
         }
         end_all(keys, proofs)?;
         check_eq!(memory.pinned(), 0);
+        Ok(())
+    }
+
+    /// Others who take one slot each must not keep a chain waiting.
+    #[test]
+    fn a_chain_goes_in_parts_through_a_queue_that_is_nearly_full() -> Result {
+        const DEPTH: usize = 256;
+        const LEFT: usize = 6;
+        let site = site!();
+        let verbs = must!(Verbs::new(site.device()));
+        let memory = Memory::new(DEPTH - LEFT)?;
+        let held = must!(verbs.keys(&memory, DEPTH - LEFT));
+        let mut batches = KVec::with_capacity(DEPTH, GFP_KERNEL)?;
+        for key in &held {
+            let wr = [Wr::LocalInv { rkey: key.rkey() }];
+            // SAFETY: A LOCAL_INV refers to nothing in memory that has to live.
+            let batch = must!(unsafe { verbs.queue.post(&wr, soon_ns()) });
+            check!(batch.wait(soon_ns()));
+            batches.push(batch, GFP_KERNEL)?;
+        }
+        let others = Memory::new(CHAIN)?;
+        // Registered by another queue: this one has no room to spare.
+        let second = must!(Verbs::new(site.device()));
+        let keys = must!(second.keys(&others, CHAIN));
+        let proofs = invalidate(&verbs.queue, &rkeys_of(&keys)?)?;
+        check!(proofs.iter().all(Option::is_some));
+        end_all(keys, proofs)?;
+        drop(batches);
+        check!(!verbs.queue.is_broken());
+        drop(held);
+        check_eq!(memory.pinned(), 0);
+        check_eq!(others.pinned(), 0);
         Ok(())
     }
 

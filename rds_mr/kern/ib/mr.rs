@@ -220,7 +220,11 @@ impl MappedMr {
         batch.wait(deadline_ns);
         match batch.outcome(0) {
             Outcome::NotPosted => RegOutcome::NotPosted,
-            Outcome::Silent => RegOutcome::Silent(self.expose()),
+            Outcome::Silent => {
+                // Even if it reports now: only the end of the queue tells.
+                sq.set_broken();
+                RegOutcome::Silent(self.expose())
+            }
             Outcome::Failed(status) => RegOutcome::Failed(self.expose(), status),
             Outcome::Success => RegOutcome::Live(self.expose()),
         }

@@ -141,12 +141,20 @@ impl SendQueue {
         self.broken.load(Relaxed)
     }
 
+    /// Say that something is wrong: the owner will replace it.
+    pub(super) fn set_broken(&self) {
+        self.broken.store(true, Relaxed);
+    }
+
     /// Whether its QP is gone: WRs that did not report will never run.
     pub(crate) fn is_destroyed(&self) -> bool {
         self.destroyed.load(Acquire)
     }
 
-    /// Post up to [`CHAIN`] WRs as one chain, as soon as the queue has room.
+    /// Post up to [`CHAIN`] WRs as one chain, as soon as the queue has room for
+    /// one: the batch has as many as there was room for, the first ones. (Who
+    /// waited for room for all could wait for ever, with others who take one
+    /// slot each.)
     ///
     /// `Err` means that nothing was posted: `ENODEV` (queue gone), `EIO` (no
     /// room until the deadline), `EINVAL` (too many, or none).
@@ -200,15 +208,14 @@ impl SendQueue {
 
     fn take_slots(&self, batch: &mut Batch<'_>, count: usize) -> bool {
         let mut free = self.free.lock();
-        let Some(rest) = free.len().checked_sub(count) else {
-            return false;
-        };
+        let count = count.min(free.len());
+        let rest = free.len().saturating_sub(count);
         for (to, from) in batch.slots.iter_mut().zip(free.iter().skip(rest)) {
             *to = *from;
         }
         free.truncate(rest);
         batch.len = count;
-        true
+        count > 0
     }
 
     /// Poll until `done()`, or the deadline. Spins first, then sleeps between
@@ -303,6 +310,11 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// How many of the WRs it was made of; the others have to be posted again.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
         self.slots
             .iter()
