@@ -55,12 +55,14 @@ pub(crate) fn get_mr(socket: &Socket, args: &GetMrArgs) -> Result {
     let (key, cookie) = (0..TRIES)
         .find_map(
             |_| match register(socket, &device, span, write, &mut deadline) {
-                Err(error) if error == EAGAIN_ENGINE => None,
+                Err(error) => {
+                    device.look_after_mrs();
+                    (error != EAGAIN_ENGINE).then_some(Err(error))
+                }
                 other => Some(other),
             },
         )
-        .unwrap_or(Err(EIO))
-        .inspect_err(|_| device.look_after_mrs())?;
+        .unwrap_or(Err(EIO))?;
     device.start_refill();
 
     if args.cookie_addr == 0 {

@@ -11,7 +11,8 @@
 //! 3. `Device::making`, then `Device::pd`
 //! 4. `Device::workers`, `globals::REAPER`, `globals::CHARGING`, `Lent::charge`
 //! 5. `Device::todo`, `Table::tree` or `News::list`, then `Key::inner`;
-//!    `Pool::idle`, `Device::queue` alone; `Socket::owner`, then `globals::OWNERS`
+//!    `Pool::idle`, `Pd::unwilling`, `Device::queue`, `Socket::owner`,
+//!    `globals::OWNERS` alone
 //! 6. `Account::ledger` of a socket, `globals::USERS`, `Account::ledger` of a
 //!    device, in this order
 //!

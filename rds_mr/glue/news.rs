@@ -6,6 +6,7 @@
 //! list is linked through the keys.
 
 use super::key::Key;
+use super::key::Neighbours;
 use crate::kern::sock::Waker;
 use kernel::new_spinlock;
 use kernel::prelude::*;
@@ -16,6 +17,30 @@ struct List {
     head: Option<Arc<Key>>,
     /// Whom to wake; `None` while the socket does not exist (yet, or any more).
     waker: Option<Waker>,
+}
+
+impl List {
+    /// Take `key` out, if it is in here. Its references in the list are not the
+    /// last ones: the caller has one. Nor are those to its neighbours.
+    fn unlink(&mut self, key: &Key) {
+        let Neighbours { before, after } = key.in_news(core::mem::take);
+        if let Some(after) = &after {
+            after.in_news(|place| place.before = before.clone());
+        }
+        match before {
+            Some(before) => {
+                drop(before.in_news(|place| core::mem::replace(&mut place.after, after)))
+            }
+            None if after.is_some() || self.is_head(key) => self.head = after,
+            None => {}
+        }
+    }
+
+    fn is_head(&self, key: &Key) -> bool {
+        self.head
+            .as_ref()
+            .is_some_and(|head| core::ptr::eq(&raw const **head, key))
+    }
 }
 
 /// The revoked keys of one socket. Must be closed: keys and news hold each other.
@@ -59,7 +84,10 @@ impl News {
             drop(list);
             return;
         }
-        key.link_news(list.head.take());
+        if let Some(first) = list.head.take() {
+            first.in_news(|place| place.before = Some(key.clone()));
+            key.in_news(|place| place.after = Some(first));
+        }
         list.head = Some(key);
         if let Some(waker) = &list.waker {
             waker.wake();
@@ -69,7 +97,7 @@ impl News {
     fn pop(&self) -> Option<Arc<Key>> {
         let mut list = self.list.lock();
         let key = list.head.take()?;
-        list.head = key.link_news(None);
+        list.unlink(&key);
         Some(key)
     }
 
@@ -91,21 +119,6 @@ impl News {
 
     /// `gone` has been freed, and has no news any more: take it out.
     pub(crate) fn forget(&self, gone: &Key) {
-        let mut list = self.list.lock();
-        let mut before: Option<Arc<Key>> = None;
-        let mut at = list.head.clone();
-        while let Some(key) = at {
-            if core::ptr::eq(&raw const *key, gone) {
-                // Not the last references: our caller has one, the list had one.
-                let after = key.link_news(None);
-                match before {
-                    Some(before) => drop(before.link_news(after)),
-                    None => list.head = after,
-                }
-                return;
-            }
-            at = key.next_news();
-            before = Some(key);
-        }
+        self.list.lock().unlink(gone);
     }
 }

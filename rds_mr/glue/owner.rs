@@ -26,6 +26,7 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 use kernel::sync::Arc;
+use kernel::sync::UniqueArc;
 use kernel::workqueue::Work;
 use kernel::workqueue::WorkItem;
 
@@ -86,14 +87,12 @@ impl Owners {
         self.tree.as_mut()?.get_mut(&id)
     }
 
-    fn get(&mut self, id: usize) -> Option<OwnerRef> {
+    /// The caller owes a [`Self::put`].
+    fn get(&mut self, id: usize) -> Option<Arc<KeyTable>> {
         let entry = self.entry(id)?;
         // OVERFLOW: Each user is an object in memory.
         entry.users = entry.users.saturating_add(1);
-        Some(OwnerRef {
-            id,
-            keys: entry.watch.data().keys.clone(),
-        })
+        Some(entry.watch.data().keys.clone())
     }
 
     /// Returns whether there is work for the reaper.
@@ -133,7 +132,8 @@ impl Owners {
     }
 }
 
-/// A reference to an owner. Drop may sleep, but not for long.
+/// A reference to an owner, shared by the keys of a socket: the count of the
+/// owner's users is behind a lock of all. Drop may sleep, but not for long.
 pub(crate) struct OwnerRef {
     id: usize,
     keys: Arc<KeyTable>,
@@ -143,11 +143,20 @@ impl OwnerRef {
     /// The owner of the current process's memory, made if it has none.
     ///
     /// `ERESTARTNOINTR`: a signal is pending. `ENOMEM`. Sleeps; hold nothing.
-    pub(crate) fn of_current() -> Result<Self> {
+    pub(crate) fn of_current() -> Result<Arc<Self>> {
         let id = mm::current_mm_id()?;
-        if let Some(owner) = OWNERS.lock().get(id) {
-            return Ok(owner);
-        }
+        // Before there is something to give back.
+        let place = UniqueArc::new_uninit(GFP_KERNEL_ACCOUNT)?;
+        let known = OWNERS.lock().get(id);
+        let keys = match known {
+            Some(keys) => keys,
+            None => Self::enter_current(id)?,
+        };
+        Ok(place.write(Self { id, keys }).into())
+    }
+
+    /// Watch the current process's memory, and count one user.
+    fn enter_current(id: usize) -> Result<Arc<KeyTable>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let keys = Arc::pin_init(KeyTable::new(), GFP_KERNEL_ACCOUNT)?;
         let process = Process::current();
@@ -157,9 +166,9 @@ impl OwnerRef {
         )?;
         let mut owners = OWNERS.lock();
         // Another thread may have been faster; our watch goes after the lock.
-        if let Some(owner) = owners.get(id) {
+        if let Some(keys) = owners.get(id) {
             drop(owners);
-            return Ok(owner);
+            return Ok(keys);
         }
         let keys = watch.data().keys.clone();
         let entry = Entry {
@@ -172,17 +181,12 @@ impl OwnerRef {
             .tree
             .get_or_insert_with(RBTree::new)
             .insert(node.into_node(id, entry));
-        Ok(Self { id, keys })
+        Ok(keys)
     }
 
     /// Whether this is the owner of the current process's memory.
     pub(crate) fn is_current(&self) -> bool {
         mm::current_mm_id().is_ok_and(|id| id == self.id)
-    }
-
-    /// Another reference to the same.
-    pub(crate) fn another(&self) -> Option<Self> {
-        OWNERS.lock().get(self.id)
     }
 
     /// Its keys, by id.

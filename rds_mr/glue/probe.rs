@@ -42,6 +42,10 @@ impl Control {
     /// registration, which has a deadline.
     fn target(&self, device: &Arc<Device>, pass: &Pass<'_>) -> Result<Target> {
         let mut control = self.key.lock();
+        // Many may have waited here: do not keep `remove` waiting for each.
+        if device.is_gone() {
+            return Err(ENODEV);
+        }
         let alive = control.take().filter(|key| key.state() == State::Live);
         let key = match alive {
             Some(key) => key,

@@ -68,7 +68,7 @@ pub(crate) fn expose(
         }
         RegOutcome::Failed(registration, status) => {
             key.not_registered(registration);
-            device.deregister(key.clone());
+            key.deregister();
             if key.wait(deadline) && status == FLUSHED {
                 Err(EAGAIN_ENGINE)
             } else {

@@ -13,9 +13,13 @@ use crate::kern::time;
 use crate::policy::cause::Cause;
 use crate::policy::deadline::Deadline;
 use kernel::sync::Arc;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
 
 /// Milliseconds after which a few workers are not enough.
 const MOMENT_MS: u32 = 50;
+/// Milliseconds between two tries to end what could not be ended.
+pub(super) const PAUSE_MS: i64 = 20;
 
 /// Who ends keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,12 +31,27 @@ pub(super) enum By {
     Remover,
 }
 
-/// End every key in `table`, of whatever devices. Returns how many had no proof
-/// of their death at the deadline; the workers go on with those. Their pages
-/// stay pinned.
+/// End every key in `table`, of whatever devices; what fails is tried again.
+/// Returns how many had no proof of their death at the deadline; the workers go
+/// on with those. Their pages stay pinned.
 pub(crate) fn all(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
     start(table, cause, deadline, By::Visitor);
-    wait(table, cause, deadline)
+    finish(table, cause, deadline)
+}
+
+/// Wait for the end of every key in `table`, and try again what cannot be ended,
+/// in the workers, until the deadline. Returns how many had no proof then.
+pub(super) fn finish(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
+    loop {
+        let left = wait(table, cause, deadline);
+        if left.due == 0 || deadline.passed(time::now_ns()) {
+            return left.unproven;
+        }
+        fsleep(Delta::from_millis(PAUSE_MS));
+        for key in table.iter().filter(|key| key.retry()) {
+            key.device().deregister(key.clone());
+        }
+    }
 }
 
 /// Begin to end every key in `table`: invalidations go out in chains and are
@@ -49,30 +68,55 @@ pub(super) fn start(table: &KeyTable, cause: Cause, deadline: Deadline, by: By) 
 }
 
 fn is_due(key: &Key, cause: Cause) -> bool {
-    cause.waits_for_overdue() || !key.is_overdue()
+    !key.is_leaked() && (cause.waits_for_overdue() || !key.is_overdue())
 }
 
-/// Wait for the end of every key in `table`. Returns how many had no proof of
-/// it at the deadline.
+/// What [`wait`] has waited for in vain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Keys without a proof of their death.
+    pub(super) unproven: usize,
+    /// Those of them whose end can come, and that nobody has waited for up to a
+    /// deadline before.
+    due: usize,
+}
+
+/// Wait until nobody works on any key in `table`, or the deadline.
 ///
 /// A few workers share what is to be deregistered. If they have not done it in
 /// a moment, a driver takes its time: every key gets a worker of its own.
-pub(super) fn wait(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
+pub(super) fn wait(table: &KeyTable, cause: Cause, deadline: Deadline) -> Left {
     let moment = Deadline::after(time::now_ns(), MOMENT_MS);
-    for key in table.iter().filter(|key| is_due(key, cause)) {
-        if !key.wait(moment) && key.is_underway() {
+    let mut all_dead = true;
+    for key in table.iter() {
+        if is_due(&key, cause) && key.wait(moment) {
+            continue;
+        }
+        all_dead = false;
+        if is_due(&key, cause) && key.is_underway() {
             key.device().hurry(key.clone());
         }
     }
-    table
-        .iter()
-        .filter(|key| !is_ended(key, cause, deadline))
-        .count()
+    let mut left = Left {
+        unproven: 0,
+        due: 0,
+    };
+    if all_dead {
+        return left;
+    }
+    for key in table.iter() {
+        let due = is_due(&key, cause);
+        if !is_ended(&key, due, cause, deadline) {
+            left.unproven = left.unproven.saturating_add(1);
+            left.due = left.due.saturating_add(usize::from(due));
+        }
+    }
+    left
 }
 
-/// Wait for one key. True if its death is proven.
-fn is_ended(key: &Key, cause: Cause, deadline: Deadline) -> bool {
-    if !is_due(key, cause) {
+/// Wait for one key, if that is due. True if its death is proven.
+fn is_ended(key: &Key, due: bool, cause: Cause, deadline: Deadline) -> bool {
+    if !due {
         return key.is_dead();
     }
     if cause != Cause::Device && key.device().is_gone() {
@@ -80,7 +124,7 @@ fn is_ended(key: &Key, cause: Cause, deadline: Deadline) -> bool {
         key.device().wait_removed(deadline);
     }
     let dead = key.wait(deadline);
-    if !dead {
+    if !dead && deadline.passed(time::now_ns()) {
         key.set_overdue();
     }
     dead
@@ -99,7 +143,7 @@ pub(crate) fn one(key: &Arc<Key>, cause: Cause, deadline: Deadline) -> bool {
         return key.wait(deadline);
     };
     let deregister = match key.revoke(cause) {
-        Revoke::Invalidate => invalidate(device, key, deadline),
+        Revoke::Invalidate => invalidate(device, key, deadline.halfway(time::now_ns())),
         Revoke::Deregister => true,
         Revoke::Wait | Revoke::Nothing => false,
     };
@@ -165,7 +209,9 @@ impl Chunk {
             let pass = device.enter();
             if pass.is_ok() || by == By::Remover {
                 self.revoke(&device, cause);
-                self.invalidate(&device, deadline);
+                // An HCA that is silent must leave time for the other way, and
+                // for other HCAs.
+                self.invalidate(&device, deadline.halfway(time::now_ns()));
             }
         }
         // Those that `remove` has to end.

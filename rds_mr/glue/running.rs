@@ -39,12 +39,12 @@ impl Running {
                 params::check()?;
                 globals::init();
             },
-            _debugfs: Dir::new(c"rds_mr").file::<Stats>().file::<Quarantine>(),
             _owners: OwnersGuard::new()?,
-            // The family last: once it is there, somebody can hold the module,
-            // which must not fail to load any more.
             _client <- ClientRegistration::new(c"rds_mr"),
+            // The last that can fail: once it is there, or the files in debugfs,
+            // somebody can hold the module.
             _family <- FamilyRegistration::new(),
+            _debugfs: Dir::new(c"rds_mr").file::<Stats>().file::<Quarantine>(),
         }? Error)
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Socket {
     /// The owner that last registered something, so that a process that gets and
     /// frees one key at a time is not watched anew each time.
     #[pin]
-    owner: SpinLock<Option<OwnerRef>>,
+    owner: SpinLock<Option<Arc<OwnerRef>>>,
 }
 
 impl Socket {
@@ -100,18 +100,17 @@ impl Socket {
     }
 
     /// The owner of the memory that the caller registers. Sleeps; hold nothing.
-    pub(crate) fn current_owner(&self) -> Result<OwnerRef> {
+    pub(crate) fn current_owner(&self) -> Result<Arc<OwnerRef>> {
         let last = {
             let owner = self.owner.lock();
-            let owner = owner.as_ref().filter(|owner| owner.is_current());
-            owner.and_then(OwnerRef::another)
+            owner.clone().filter(|owner| owner.is_current())
         };
         if let Some(owner) = last {
             return Ok(owner);
         }
         let owner = OwnerRef::of_current()?;
         // Dropped after the lock.
-        let old = core::mem::replace(&mut *self.owner.lock(), owner.another());
+        let old = core::mem::replace(&mut *self.owner.lock(), Some(owner.clone()));
         drop(old);
         Ok(owner)
     }

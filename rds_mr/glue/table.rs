@@ -11,6 +11,9 @@ use kernel::rbtree::RBTreeNodeReservation;
 use kernel::sync::Arc;
 use kernel::sync::SpinLock;
 
+/// How many are taken out of a table at a time to look at them all.
+const CHUNK: usize = 16;
+
 /// An ordered table of counted objects.
 #[pin_data]
 pub(crate) struct Table<T> {
@@ -69,12 +72,30 @@ impl<T> Table<T> {
     /// nothing and holds no lock between two of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         let mut from = Some(0);
+        let mut chunk = [const { None }; CHUNK];
+        let mut next = CHUNK;
         core::iter::from_fn(move || {
-            let tree = self.tree.lock();
-            let cursor = tree.cursor_lower_bound(&from?)?;
-            let (at, value) = cursor.current();
-            from = at.checked_add(1);
-            Some(value.clone())
+            if next == CHUNK {
+                from = self.fill(from?, &mut chunk);
+                next = 0;
+            }
+            let value = chunk.get_mut(next).and_then(Option::take);
+            next = next.saturating_add(1);
+            value
         })
+    }
+
+    /// Fill `chunk` from `from` on. Returns where to go on.
+    fn fill(&self, from: u64, chunk: &mut [Option<Arc<T>>; CHUNK]) -> Option<u64> {
+        let mut tree = self.tree.lock();
+        let mut cursor = tree.cursor_lower_bound_mut(&from);
+        let mut from = Some(from);
+        for slot in chunk {
+            let Some(this) = cursor else { break };
+            let (at, value) = this.current();
+            (*slot, from) = (Some(value.clone()), at.checked_add(1));
+            cursor = this.move_next();
+        }
+        from
     }
 }

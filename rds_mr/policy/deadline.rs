@@ -19,6 +19,13 @@ impl Deadline {
         }
     }
 
+    /// Returns the point half-way from `now_ns` to this one: for what has another way if it fails.
+    pub(crate) fn halfway(&self, now_ns: u64) -> Self {
+        Self {
+            end_ns: now_ns.saturating_add(self.remaining_ns(now_ns) / 2),
+        }
+    }
+
     /// Returns the point itself, in nanoseconds of the caller's clock.
     pub(crate) fn end_ns(&self) -> u64 {
         self.end_ns

@@ -194,6 +194,12 @@ u32 rds_mr_helper_qp_num(const struct ib_qp *qp)
 	return qp->qp_num;
 }
 
+/* No event of this QP is passed on any more. */
+void rds_mr_helper_qp_mute(struct ib_qp *qp)
+{
+	WRITE_ONCE(qp->registered_event_handler, NULL);
+}
+
 u32 rds_mr_helper_local_dma_lkey(const struct ib_pd *pd)
 {
 	return pd->local_dma_lkey;

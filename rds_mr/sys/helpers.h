@@ -54,6 +54,7 @@ void rds_mr_helper_set_rkey(struct ib_mr *mr, u8 byte);
 struct ib_cq *rds_mr_helper_alloc_cq(struct ib_device *dev, int nr_cqe);
 struct ib_qp *rds_mr_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr);
 u32 rds_mr_helper_qp_num(const struct ib_qp *qp);
+void rds_mr_helper_qp_mute(struct ib_qp *qp);
 u32 rds_mr_helper_local_dma_lkey(const struct ib_pd *pd);
 struct ib_pd *rds_mr_helper_alloc_pd(struct ib_device *dev);
 void rds_mr_helper_ah_loopback(struct rdma_ah_attr *ah, struct ib_device *dev, u32 port,

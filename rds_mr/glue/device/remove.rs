@@ -5,6 +5,7 @@
 use super::super::params;
 use super::super::revoke;
 use super::super::revoke::By;
+use super::super::revoke::PAUSE_MS;
 use super::super::stats;
 use super::Device;
 use crate::kern::time;
@@ -15,32 +16,15 @@ use kernel::sync::Arc;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
 
-/// Milliseconds between two tries when the device goes.
-const PAUSE_MS: i64 = 20;
-
 impl Device {
-    /// Try again what could not be ended (what was stuck with the queue can be,
-    /// now that it is gone), until nothing is left or the deadline has passed.
-    fn retry_until(&self, deadline: Deadline) {
-        loop {
-            for key in self.keys.iter().filter(|key| key.retry()) {
-                self.deregister(key);
-            }
-            let unproven = revoke::wait(&self.keys, Cause::Device, deadline);
-            if unproven == 0 || deadline.passed(time::now_ns()) {
-                return;
-            }
-            fsleep(Delta::from_millis(PAUSE_MS));
-        }
-    }
-
     /// Let go of the PD, with the last tries for idle MRs before the deadline.
     fn end_pd(&self, deadline: Deadline) {
         // Keys that could not be ended keep it, and the driver will say so.
         let Some(pd) = self.pd.lock().take() else {
             return;
         };
-        while pd.has_unwilling() && pd.retry_unwilling() != 0 && !deadline.passed(time::now_ns()) {
+        let late = || deadline.passed(time::now_ns());
+        while pd.has_unwilling() && pd.retry_unwilling(late) != 0 && !late() {
             fsleep(Delta::from_millis(PAUSE_MS));
         }
         if pd.has_unwilling() {
@@ -68,7 +52,8 @@ impl Device {
         if let Some(queue) = queue {
             queue.destroy();
         }
-        self.retry_until(deadline);
+        // What was stuck with the queue can be ended now.
+        revoke::finish(&self.keys, Cause::Device, deadline);
         // Waits for the workers, and so for the driver.
         // Not under the lock, which the last items may want.
         let workers = self.workers.lock().take();

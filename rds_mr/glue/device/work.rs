@@ -153,6 +153,7 @@ impl WorkItem<1> for Device {
                 _ => break,
             }
         }
+        this.look_after_mrs();
     }
 }
 
@@ -160,17 +161,19 @@ impl WorkItem<2> for Device {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        while !this.gone.wait_ns(RETRY_NS) {
+        // At once: a process that dies may wait for a key that is stuck.
+        while !this.is_gone() {
             this.retire_broken_queue();
-            let pd = this.pd.lock().clone();
-            let mut waiting = pd.is_some_and(|pd| pd.retry_unwilling() != 0);
+            let mut waiting = false;
             for key in this.keys.iter() {
                 if key.retry() {
                     this.deregister(key.clone());
                 }
                 waiting |= key.is_quarantined();
             }
-            if !waiting {
+            let pd = this.pd.lock().clone();
+            waiting |= pd.is_some_and(|pd| pd.retry_unwilling(|| this.is_gone()) != 0);
+            if !waiting || this.gone.wait_ns(RETRY_NS) {
                 break;
             }
         }

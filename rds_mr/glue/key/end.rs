@@ -191,7 +191,7 @@ impl Key {
 
     /// It has come to its end, and nobody works on it any more: take it out of the
     /// tables of those who end keys, and tell everybody.
-    fn ended(self: &Arc<Self>, owner: Option<OwnerRef>, quarantine: Option<ModuleRef>) {
+    fn ended(self: &Arc<Self>, owner: Option<Arc<OwnerRef>>, quarantine: Option<ModuleRef>) {
         self.device.keys().remove(self.id, self);
         if let Some(owner) = &owner {
             owner.keys().remove(self.id, self);

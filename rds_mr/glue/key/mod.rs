@@ -42,7 +42,7 @@ use kernel::workqueue::WorkItem;
 pub(crate) struct Holdings {
     pub(crate) charge: Charge,
     pub(crate) cgroup: CgroupCharge,
-    pub(crate) owner: OwnerRef,
+    pub(crate) owner: Arc<OwnerRef>,
     pub(crate) slot: Slot,
 }
 
@@ -58,7 +58,7 @@ struct Inner {
     surplus: Option<Mr>,
     charge: Option<Charge>,
     cgroup: Option<CgroupCharge>,
-    owner: Option<OwnerRef>,
+    owner: Option<Arc<OwnerRef>>,
     /// The place in the socket; goes with death unless the key is listed there.
     slot: Option<Slot>,
     /// The application knows it and can free it.
@@ -79,8 +79,15 @@ struct Inner {
     quarantine: Option<ModuleRef>,
     /// Next in [`Device`]'s list of what is to be deregistered.
     next: Option<Arc<Key>>,
-    /// Next in [`News`].
-    next_news: Option<Arc<Key>>,
+    /// Its neighbours in [`News`].
+    in_news: Neighbours,
+}
+
+/// Who stands before and after a key in a list.
+#[derive(Default)]
+pub(crate) struct Neighbours {
+    pub(crate) before: Option<Arc<Key>>,
+    pub(crate) after: Option<Arc<Key>>,
 }
 
 /// A key. Dropping one that is not dead leaks its pages with a warning.
@@ -155,7 +162,7 @@ impl Key {
             silent: None,
             quarantine: None,
             next: None,
-            next_news: None,
+            in_news: Neighbours::default(),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -223,6 +230,11 @@ impl Key {
     /// Whether nothing is left of it at the HCA, proven.
     pub(crate) fn is_dead(&self) -> bool {
         self.state() == State::Dead
+    }
+
+    /// Whether there will never be a proof of its end.
+    pub(crate) fn is_leaked(&self) -> bool {
+        self.state() == State::Leaked
     }
 
     /// Whether it has neither ended nor is alive: there is something to try.
@@ -383,14 +395,9 @@ impl Key {
         core::mem::replace(&mut self.inner.lock().next, next)
     }
 
-    /// Set what follows in the news; returns what did.
-    pub(crate) fn link_news(&self, next: Option<Arc<Key>>) -> Option<Arc<Key>> {
-        core::mem::replace(&mut self.inner.lock().next_news, next)
-    }
-
-    /// What follows in the news.
-    pub(crate) fn next_news(&self) -> Option<Arc<Key>> {
-        self.inner.lock().next_news.clone()
+    /// Its place in the news, to be read and changed under the lock of those.
+    pub(crate) fn in_news<T>(&self, change: impl FnOnce(&mut Neighbours) -> T) -> T {
+        change(&mut self.inner.lock().in_news)
     }
 
     /// Whether somebody works on it, or will.

@@ -97,16 +97,17 @@ impl Pd {
         self.unwilling.lock().is_some()
     }
 
-    /// Try again to deregister what could not be. Returns how many still cannot.
-    /// Sleeps, without a bound that we know.
-    pub(crate) fn retry_unwilling(&self) -> usize {
+    /// Try again to deregister what could not be, until `stop()`. Returns how many
+    /// are left. Sleeps, for as long as the driver takes for each.
+    pub(crate) fn retry_unwilling(&self, stop: impl Fn() -> bool) -> usize {
         let mut left = 0_usize;
         // The whole list: what fails again is not met twice.
         let mut list = self.unwilling.lock().take();
         while let Some(mut node) = list {
             list = node.next.take();
             // SAFETY: By the type invariant it is ours, out of the list as it is.
-            let done = node.mr.is_none_or(|mr| unsafe { mr::dereg(mr) }.is_ok());
+            let dereg = |mr| unsafe { mr::dereg(mr) }.is_ok();
+            let done = !stop() && node.mr.is_none_or(dereg);
             if !done {
                 left = left.saturating_add(1);
                 self.push(node);
@@ -150,8 +151,8 @@ unsafe fn dealloc(pd: NonNull<raw::ib_pd>, device: &IbDevice) {
 #[pinned_drop]
 impl PinnedDrop for Pd {
     fn drop(self: Pin<&mut Self>) {
-        // Who ends a device has tried this, and has told of what is lost.
-        if self.retry_unwilling() != 0 {
+        // Who ends a device has tried them, and has told of what is lost.
+        if self.has_unwilling() {
             // One at a time: a long list must not be dropped by recursion.
             let mut list = self.unwilling.lock().take();
             while let Some(mut node) = list {

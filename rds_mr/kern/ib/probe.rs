@@ -14,6 +14,7 @@ use super::Pd;
 use super::SendQueue;
 use super::Wr;
 use crate::sys::bindings as raw;
+use core::mem::ManuallyDrop;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -70,11 +71,11 @@ impl From<ReadError> for Error {
 }
 
 /// A requester and a responder that lets it read. Drop destroys both QPs, and
-/// then the buffer that was read into.
+/// then the buffer that was read into; it stays if the HCA may still write to it.
 struct Pair {
     requester: Arc<SendQueue>,
     responder: Arc<SendQueue>,
-    buffer: DmaPages,
+    buffer: ManuallyDrop<DmaPages>,
 }
 
 impl Pair {
@@ -84,7 +85,7 @@ impl Pair {
         Ok(Self {
             requester,
             responder,
-            buffer: DmaPages::own(pd.device())?,
+            buffer: ManuallyDrop::new(DmaPages::own(pd.device())?),
         })
     }
 
@@ -97,8 +98,8 @@ impl Pair {
             remote: from.addr,
             rkey: from.rkey,
         }];
-        // SAFETY: The buffer lives as long as the pair, whose drop destroys the
-        // QP first.
+        // SAFETY: The buffer lives as long as the pair, and beyond it unless the
+        // queue was destroyed.
         let posted = unsafe { self.requester.post(&wr, deadline_ns) };
         let batch = posted.map_err(|_| ReadError::Other)?;
         batch.wait(deadline_ns);
@@ -114,5 +115,9 @@ impl Drop for Pair {
     fn drop(&mut self) {
         self.requester.destroy();
         self.responder.destroy();
+        if self.requester.is_destroyed() {
+            // SAFETY: `self` is being dropped: nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.buffer) };
+        }
     }
 }

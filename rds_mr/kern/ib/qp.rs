@@ -265,6 +265,11 @@ impl Qp {
         // never used again.
         let ret = unsafe { raw::ib_destroy_qp_user(this.as_raw(), core::ptr::null_mut()) };
         if ret != 0 || time::now_ns().saturating_sub(start) > DESTROY_NS {
+            if ret != 0 {
+                // SAFETY: A live QP, as it was not destroyed. The module may go
+                // before it: no event must call it.
+                unsafe { raw::rds_mr_helper_qp_mute(this.as_raw()) };
+            }
             pr_err!(
                 "{:?}: QP not destroyed for certain (error {}); its memory is leaked\n",
                 this.pd.device().name(),

@@ -70,6 +70,20 @@ proptest! {
 }
 
 #[test]
+fn half_of_the_time_that_is_left_is_never_beyond_the_end() {
+    let deadline = Deadline::after(100, 2);
+    for (now, end) in [
+        (100, 1_000_100),
+        (2_000_000, 2_000_050),
+        (2_000_100, 2_000_100),
+    ] {
+        assert_eq!(deadline.halfway(now).end_ns(), end);
+    }
+    // Past the end there is nothing left.
+    assert!(deadline.halfway(3_000_000).passed(3_000_000));
+}
+
+#[test]
 fn a_deadline_ends_exactly() {
     let deadline = Deadline::after(5, 2);
     assert_eq!(deadline.remaining_ns(5), 2_000_000);

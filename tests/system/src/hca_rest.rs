@@ -2,17 +2,20 @@
 //! The HCA misbehaves, and what meets it is not a key in use: idle MRs, the
 //! probe's own key, key numbers, the driver's word on a broken HCA. See `hca`.
 
-use crate::check::{fail, holds, same, Check, End, Outcome};
+use crate::check::{fail, helper, holds, same, Check, End, Outcome};
 use crate::device::{second_device, Unplugged};
 use crate::hca::{arm, counter, needs_faults, ALWAYS, PARAMS};
 use crate::reload;
 use crate::revoked::orphaned;
 use crate::runner::Test;
 use crate::site::{self, alive, bound};
+use rdsmr::abi::*;
 use rdsmr::errno::*;
-use rdsmr::{stat, Fault, Socket, PAGE};
+use rdsmr::{stat, Fault, Socket, Status, PAGE};
 
 pub const TESTS: &[Test] = &[
+    Test::reloading("hca.death_waits_for_what_is_stuck", stuck),
+    Test::reloading("hca.death_tries_again", again),
     Test::reloading("hca.an_idle_mr_is_tried_again", idle),
     Test::reloading("hca.an_idle_mr_at_unplug", idle_at_unplug),
     Test::reloading("hca.the_key_of_the_probe", control),
@@ -20,6 +23,58 @@ pub const TESTS: &[Test] = &[
     Test::reloading("hca.a_broken_device_is_counted_apart", broken_device),
     Test::reloading("hca.a_revoked_number_is_not_issued_again", number),
 ];
+
+/// A registration that had no answer: nobody knows whether its key is alive.
+/// The process that asked for it does not go before that is known.
+fn stuck() -> Outcome {
+    needs_faults()?;
+    reload::with_params(PARAMS)?;
+    let pins = site::pins()?;
+    let mut child = helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(PAGE)?);
+        link.tell(&[1]).must("telling the test")?;
+        link.hear().must("the test's word")?;
+        let got = socket.get_mr(map.at(0), PAGE, RDS_RDMA_READWRITE);
+        got.must_fail(EIO, "GET_MR whose registration has no answer")
+    })?;
+    child.link().hear().must("the victim's word")?;
+    let lost = arm((Fault::PostLost, 1, 0))?;
+    child.link().tell(&[1]).must("telling the victim")?;
+    let status = child.wait().must("waiting for the victim")?;
+    drop(lost);
+    same("how the victim ended", Status::Exit(0), status)?;
+    same("pages pinned when wait() is back", pins, site::pins()?)?;
+    same("quarantined then", 0, counter("quarantined")?)
+}
+
+/// A deregistration that fails once is tried again before the process goes.
+fn again() -> Outcome {
+    const KEYS: u64 = 6;
+    needs_faults()?;
+    reload::with_params(PARAMS)?;
+    for times in [1, KEYS as u32, 2 * KEYS as u32] {
+        let pins = site::pins()?;
+        let mut child = helper("victim", |link| {
+            let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+            for n in 0..KEYS {
+                let got = socket.get_mr(map.at(n * PAGE), PAGE, 0);
+                got.must("GET_MR")?;
+            }
+            link.tell(&[1]).must("telling the test")?;
+            link.hear().must("the test's word").map(drop)
+        })?;
+        child.link().hear().must("the victim's word")?;
+        // proof=inv comes to a deregistration only when the invalidation fails.
+        let cut = arm((Fault::PostCut, 1, 0))?;
+        let refuse = arm((Fault::Dereg, times, 0))?;
+        child.kill().must("kill -9")?;
+        drop((cut, refuse));
+        let what = format!("pages pinned when wait() is back, {times} refused");
+        same(what, pins, site::pins()?)?;
+        same("quarantined then", 0, counter("quarantined")?)?;
+    }
+    Ok(())
+}
 
 fn mrs() -> Result<u64, End> {
     stat::mrs().must("counting MRs")
