@@ -36,12 +36,14 @@ pub enum Fault {
     KeyByte = 10,
     /// Say that the device is broken, and deregister; for RDS_FREE_MR only.
     DeregFatal = 11,
+    /// Let REG_MR complete with an error.
+    RegWrong = 12,
 }
 
 #[allow(dead_code, unreachable_pub, reason = "as above")]
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::PostCut,
         Self::PostLost,
         Self::Dereg,
@@ -54,5 +56,6 @@ impl Fault {
         Self::PollBlind,
         Self::KeyByte,
         Self::DeregFatal,
+        Self::RegWrong,
     ];
 }

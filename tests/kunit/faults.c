@@ -8,6 +8,7 @@
 
 static struct {
 	atomic_t left;
+	atomic_t struck;
 	u32 arg;
 } faults[RDS_MR_FAULTS];
 
@@ -17,13 +18,26 @@ int rds_mr_test_fault(u32 fault, u32 times, u32 arg)
 	if (fault >= RDS_MR_FAULTS)
 		return -EINVAL;
 	faults[fault].arg = arg;
+	atomic_set(&faults[fault].struck, 0);
 	atomic_set(&faults[fault].left, times);
+	return 0;
+}
+
+/* How often it has since then. */
+int rds_mr_test_fault_struck(u32 fault, u32 *struck)
+{
+	if (fault >= RDS_MR_FAULTS)
+		return -EINVAL;
+	*struck = atomic_read(&faults[fault].struck);
 	return 0;
 }
 
 static bool strikes(enum rds_mr_test_fault fault)
 {
-	return atomic_dec_if_positive(&faults[fault].left) >= 0;
+	if (atomic_dec_if_positive(&faults[fault].left) < 0)
+		return false;
+	atomic_inc(&faults[fault].struck);
+	return true;
 }
 
 static int post_cut(struct ib_qp *qp, const struct ib_send_wr *wr, u32 first,
@@ -57,6 +71,14 @@ static void inv_wrong(const struct ib_send_wr *wr, u32 n)
 		at->ex.invalidate_rkey = ~at->ex.invalidate_rkey;
 }
 
+static void reg_wrong(const struct ib_send_wr *wr)
+{
+	/* As above. An index is in the upper 24 bits of a key. */
+	struct ib_reg_wr *reg = container_of((struct ib_send_wr *)wr, struct ib_reg_wr, wr);
+
+	reg->key ^= 0x100;
+}
+
 int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad)
 {
@@ -68,6 +90,8 @@ int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		return post_cut(qp, wr, faults[RDS_MR_FAULT_POST_CUT].arg, bad);
 	if (wr->opcode == IB_WR_LOCAL_INV && strikes(RDS_MR_FAULT_INV_WRONG))
 		inv_wrong(wr, faults[RDS_MR_FAULT_INV_WRONG].arg);
+	if (wr->opcode == IB_WR_REG_MR && strikes(RDS_MR_FAULT_REG_WRONG))
+		reg_wrong(wr);
 	return ib_post_send(qp, wr, bad);
 }
 

@@ -37,10 +37,13 @@ enum rds_mr_test_fault {
 	 * been told: for RDS_FREE_MR, not for a worker.
 	 */
 	RDS_MR_FAULT_DEREG_FATAL,
+	/* Let REG_MR name a key of another MR: it completes with an error. */
+	RDS_MR_FAULT_REG_WRONG,
 	RDS_MR_FAULTS,
 };
 
 int rds_mr_test_fault(u32 fault, u32 times, u32 arg);
+int rds_mr_test_fault_struck(u32 fault, u32 *struck);
 
 int rds_mr_test_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad);

@@ -7,6 +7,7 @@ use crate::hammer::Hammer;
 use crate::hammer::Target;
 use crate::raw::arm;
 use crate::raw::slow_copy;
+use crate::raw::struck;
 use kernel::fs::File;
 use kernel::ioctl;
 use kernel::miscdevice::MiscDevice;
@@ -33,6 +34,8 @@ const SLOW_COPY: u32 = ioctl::_IOW::<u32>(b'H' as u32, 4);
 
 /// Let a verb fail; see faults.h. `EINVAL`: no such fault.
 const FAULT: u32 = ioctl::_IOW::<FaultArgs>(b'H' as u32, 5);
+/// How often the fault `fault` has struck since it was armed, into `times`.
+const FAULT_STRUCK: u32 = ioctl::_IOWR::<FaultArgs>(b'H' as u32, 6);
 
 #[repr(C)]
 struct FaultArgs {
@@ -63,6 +66,8 @@ unsafe impl FromBytes for Start {}
 unsafe impl FromBytes for FaultArgs {}
 // SAFETY: Integers only, and no padding: every byte is initialised.
 unsafe impl AsBytes for Status {}
+// SAFETY: As above.
+unsafe impl AsBytes for FaultArgs {}
 
 /// Ends the delay of [`SLOW_COPY`] when dropped: with the module.
 pub(crate) struct NoSlowCopy;
@@ -141,6 +146,13 @@ impl MiscDevice for HammerFile {
                     .reader()
                     .read()?;
                 arm(args.fault, args.times, args.arg)?;
+            }
+            FAULT_STRUCK => {
+                let (mut reader, mut writer) =
+                    UserSlice::new(arg, size_of::<FaultArgs>()).reader_writer();
+                let mut args: FaultArgs = reader.read()?;
+                args.times = struck(args.fault)?;
+                writer.write(&args)?;
             }
             _ => return Err(ENOTTY),
         }

@@ -26,6 +26,7 @@ extern "C" {
     fn rds_mr_test_dma_unmap(dev: *mut raw::ib_device, addr: u64, bytes: usize);
     // faults.c
     fn rds_mr_test_fault(fault: u32, times: u32, arg: u32) -> ffi::c_int;
+    fn rds_mr_test_fault_struck(fault: u32, struck: *mut u32) -> ffi::c_int;
     // slow_copy.c
     fn rds_mr_test_slow_copy(microseconds: u32) -> ffi::c_int;
 }
@@ -109,6 +110,14 @@ pub(crate) unsafe fn dma_unmap(device: &IbDevice, addr: u64, bytes: usize) {
 pub(crate) fn arm(fault: u32, times: u32, arg: u32) -> Result {
     // SAFETY: No preconditions.
     to_result(unsafe { rds_mr_test_fault(fault, times, arg) })
+}
+
+/// How often the fault of that number has struck since it was armed. `EINVAL`.
+pub(crate) fn struck(fault: u32) -> Result<u32> {
+    let mut struck = 0;
+    // SAFETY: `struck` is a local to write to.
+    to_result(unsafe { rds_mr_test_fault_struck(fault, &mut struck) })?;
+    Ok(struck)
 }
 
 /// A fault that is armed. Dropping it disarms what is left of it.

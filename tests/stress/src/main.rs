@@ -28,12 +28,14 @@ use crate::ledger::Ledger;
 use crate::report::{Can, Counts, Tap};
 use crate::supervisor::Supervisor;
 use crate::worker::{Site, ARENA};
+use rdsmr::inject::Failing;
 use rdsmr::{kmod, process, stat, Mapping};
 use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: rds-mr-stress [--seed N] [--secs N] [--workers N] [--actions N]";
+const USAGE: &str =
+    "usage: rds-mr-stress [--seed N] [--secs N] [--workers N] [--actions N] [--blind]";
 /// For quarantined keys to be tried again, and for files to be put.
 const SETTLES: Duration = Duration::from_secs(120);
 
@@ -44,6 +46,8 @@ struct Options {
     workers: u64,
     /// Of each thread of each life.
     actions: u64,
+    /// The module does not see the end of anybody's memory: the model must notice.
+    blind: bool,
 }
 
 fn parse(mut args: impl Iterator<Item = String>, random: u64) -> Result<Options, String> {
@@ -52,6 +56,7 @@ fn parse(mut args: impl Iterator<Item = String>, random: u64) -> Result<Options,
         secs: 600,
         workers: 4,
         actions: 10_000_000,
+        blind: false,
     };
     while let Some(arg) = args.next() {
         let slot = match arg.as_str() {
@@ -59,6 +64,10 @@ fn parse(mut args: impl Iterator<Item = String>, random: u64) -> Result<Options,
             "--secs" => &mut options.secs,
             "--workers" => &mut options.workers,
             "--actions" => &mut options.actions,
+            "--blind" => {
+                options.blind = true;
+                continue;
+            }
             _ => return Err(format!("unknown argument {arg}")),
         };
         let value = args.next().and_then(|text| text.parse().ok());
@@ -148,6 +157,33 @@ fn settles(mut ask: impl FnMut() -> io::Result<Result<(), String>>) -> Result<()
     }
 }
 
+/// The control of all this: keys outlive their owners, and that is noticed.
+fn outliving_is_noticed(site: &Site, secs: u64) -> Result<(), String> {
+    let run = || -> io::Result<Option<String>> {
+        let mut supervisor = Supervisor::new(site)?;
+        supervisor.only_blind();
+        let blind = Failing::always("rds_mr_helper_mm_ends", 0)?;
+        let result = supervisor.run(Duration::from_secs(secs));
+        drop(blind);
+        supervisor.abandon();
+        Ok(site
+            .ledger
+            .failure()
+            .or(result.err().map(|e| e.to_string())))
+    };
+    match run() {
+        Err(error) => Err(error.to_string()),
+        Ok(None) => Err("expected: a key that outlives its owner is found\ngot: none".into()),
+        Ok(Some(text)) => {
+            println!("# noticed: {}", text.replace('\n', "; "));
+            // Found alive, or written to; any other trouble is trouble.
+            let wanted = ["got: alive", "got: Ok(Alive)", "changed"];
+            let wanted = wanted.iter().any(|sign| text.contains(sign));
+            wanted.then_some(()).ok_or(text)
+        }
+    }
+}
+
 fn nothing_is_left(pins: i64, module: &str, tap: &mut Tap) {
     let balanced = settles(|| {
         let now = stat::pins()?;
@@ -186,6 +222,15 @@ fn run(options: Options) -> io::Result<bool> {
     process::adopt_orphans()?;
     let pins = stat::pins()?;
     let site = site(options)?;
+    if options.blind {
+        tap.test(
+            "keys that outlive their owner are noticed",
+            outliving_is_noticed(&site, options.secs),
+        );
+        drop(site);
+        nothing_is_left(pins, module, &mut tap);
+        return Ok(tap.end());
+    }
     match races(&site, options.secs, &mut tap) {
         Ok((can, counts)) => {
             tap.test("the model holds", Ok(()));
@@ -247,5 +292,7 @@ mod tests {
         assert!(parse(&["--seed", "x"]).is_err());
         assert!(parse(&["--workers", "0"]).is_err());
         assert!(parse(&["--lost"]).is_err());
+        assert!(!parse(&[]).unwrap().blind);
+        assert!(parse(&["--blind", "--secs", "5"]).unwrap().blind);
     }
 }

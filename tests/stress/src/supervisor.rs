@@ -68,6 +68,11 @@ impl<'a> Supervisor<'a> {
         })
     }
 
+    /// No failing verbs: one function at a time can be made to fail.
+    pub fn only_blind(&mut self) {
+        self.faults.verbs = false;
+    }
+
     pub fn can(&self) -> report::Can {
         report::Can {
             faults: self.faults.verbs,

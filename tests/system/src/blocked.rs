@@ -17,7 +17,7 @@ use rdsmr::area::Of;
 use rdsmr::errno::*;
 use rdsmr::mem::READ_WRITE;
 use rdsmr::volume::private_mounts;
-use rdsmr::{fuse, process, Area, Child, Faults, Link, Mapping, Socket, Status, PAGE};
+use rdsmr::{fuse, process, stat, Area, Child, Faults, Link, Mapping, Socket, Status, PAGE};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -225,7 +225,7 @@ fn victim(link: &Link, source: Source, part: Part) -> Outcome {
 /// All that can be done to the same socket and the same HCA, by three threads.
 fn others_go_on(socket: &Socket, keys: &[u64], map: &Mapping) -> Outcome {
     let turn = AtomicUsize::new(0);
-    in_threads(3, || match turn.fetch_add(1, Relaxed) {
+    in_threads(4, || match turn.fetch_add(1, Relaxed) {
         0 => keys.iter().try_for_each(|key| {
             alive(socket, *key, 0, "a key of the blocked socket")?;
             socket.free_mr(*key, 0).must("FREE_MR")?;
@@ -237,6 +237,13 @@ fn others_go_on(socket: &Socket, keys: &[u64], map: &Mapping) -> Outcome {
             drop(socket.dup().must("dup")?);
             socket.quota().must("RDS_MR_QUOTA")?;
             socket.local().must("getsockname").map(drop)
+        }),
+        2 => (0..5).try_for_each(|_| {
+            for file in ["stats", "quarantine"] {
+                let path = format!("/sys/kernel/debug/rds_mr/{file}");
+                std::fs::read_to_string(&path).must(&path)?;
+            }
+            stat::mrs().must("rdma resource show").map(drop)
         }),
         _ => (0..5).try_for_each(|_| {
             let own = Socket::bound(there()).must("bind")?;
@@ -321,6 +328,9 @@ const OTHER_CALLS: &[Call] = &[
     }),
     ("SIOCRDSMRPROBE", |socket, at| {
         socket.ioctl_at(SIOCRDSMRPROBE, at)
+    }),
+    ("SIOCRDSMRREVOKED", |socket, at| {
+        socket.ioctl_at(SIOCRDSMRREVOKED, at)
     }),
     ("SIOCRDSGETTOS", |socket, at| {
         socket.ioctl_at(SIOCRDSGETTOS, at)

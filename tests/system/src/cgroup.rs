@@ -33,7 +33,7 @@ const ROOT: &str = "/sys/fs/cgroup";
 pub struct Group(PathBuf);
 
 impl Group {
-    fn new(name: &str) -> Result<Self, End> {
+    pub fn new(name: &str) -> Result<Self, End> {
         let there = fs::read_to_string(Path::new(ROOT).join("cgroup.controllers"));
         if !there.is_ok_and(|list| list.split_whitespace().any(|one| one == "rdma")) {
             return skip(format!("no rdma controller in {ROOT}"));

@@ -5,6 +5,7 @@
 //! Adding first and looking at the limit afterwards would show here, and so
 //! would charging one level for a request that another level refuses.
 
+use crate::cgroup::Group;
 use crate::check::{apart, fail, helper, in_threads, join, same, Check, End, Outcome};
 use crate::reload;
 use crate::runner::Test;
@@ -327,7 +328,14 @@ fn one_key() -> Outcome {
     reload::with_params(
         "max_keys_per_user=1 max_pages_per_user=1 max_keys_per_device=1 max_pages_per_device=1",
     )?;
+    // Not every kernel has the controller.
+    let group = Group::new("rds-mr-one").ok();
     apart("a user who may have one key of one page", |_| {
+        if let Some(group) = &group {
+            let ibdev = site::ibdev();
+            group.set("rdma.max", &format!("{ibdev} hca_object=1"))?;
+            group.enter()?;
+        }
         limit_memlock(PAGE).must("setrlimit")?;
         become_user(site::USER).must("setuid")?;
         let map = site::memory(PAGE)?;

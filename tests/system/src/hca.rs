@@ -178,7 +178,9 @@ fn at_end(way: Way) -> Outcome {
         bystander.is_well(&format!("before {when}"))?;
         let armed = arm(*wrong)?;
         let unplugged = end(way, victim, &cookies)?;
+        let struck = armed.struck().must("how often it went wrong")?;
         drop(armed);
+        holds(format!("something went wrong: {when}"), struck > 0)?;
         site::eventually(format!("pinned pages are back after {when}"), || {
             Ok(site::pins()? == pins)
         })?;
@@ -210,6 +212,7 @@ const AT_GET: &[(Wrong, i32)] = &[
     ((Fault::MapShort, 1, 0), EIO),
     ((Fault::DmaMap, 1, 0), EIO),
     ((Fault::PostCut, ALWAYS, 0), EIO),
+    ((Fault::RegWrong, 1, 0), EIO),
     ((Fault::PostLost, 1, 0), EIO),
     ((Fault::PollBlind, ALWAYS, 0), EIO),
 ];
@@ -264,7 +267,13 @@ fn no_mr_without_one(socket: &Socket, map: &Mapping) -> Outcome {
 /// No slot of a queue, no MR and no charge is lost by a failure.
 fn thousands() -> Outcome {
     // Those that cost an MR are slow.
-    const FAILURES: [(Fault, usize); 2] = [(Fault::DmaMap, 9_500), (Fault::MapShort, 500)];
+    // Those that use a WR break a queue each.
+    const FAILURES: [(Fault, usize); 4] = [
+        (Fault::DmaMap, 9_000),
+        (Fault::MapShort, 400),
+        (Fault::RegWrong, 300),
+        (Fault::PostCut, 300),
+    ];
     const BUDGET: u32 = 100;
     needs_faults()?;
     reload::with_params(PARAMS)?;

@@ -7,6 +7,7 @@
 
 use crate::check::{helper, holds, same, skip, Check, End, Outcome};
 use crate::observers::Observers;
+use crate::order::{hold_back, locks_at_exec};
 use crate::runner::Test;
 use crate::site::{self, alive, bound, refused};
 use rdsmr::abi::*;
@@ -14,6 +15,7 @@ use rdsmr::{death, fd, process, stat, Armed, Child, Fault, Faults, Hammer, Mappi
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 pub const TESTS: &[Test] = &[
     Test::new("late.memory_is_held_the_close_ends_the_keys", memory_held),
@@ -24,7 +26,9 @@ pub const TESTS: &[Test] = &[
     Test::new("late.memory_is_read_and_socket_is_held", || {
         memory_read(true)
     }),
-    Test::new("late.vfork_child_harms_nothing", sharer_ends),
+    Test::new("late.end_of_a_sharer_harms_nothing", sharer_ends),
+    Test::new("late.vfork_and_exec_harm_nothing", vfork),
+    Test::new("late.exec_lets_locks_go_first", locks_at_exec),
     Test::new("late.ptrace_exit_stop_comes_first", ptrace),
     Test::new("late.core_dump_comes_first", core_dump),
     Test::new("late.robust_futex_comes_first", robust_futex),
@@ -74,6 +78,8 @@ fn memory_held() -> Outcome {
     for cookie in &words[1..] {
         alive(&prober, *cookie, 0, "a key of the victim")?;
     }
+    // An end that nobody waits for would be seen to come late.
+    let _held = hold_back()?;
     victim.kill().must("kill -9")?;
     same("pages pinned when wait() is back", pins, site::pins()?)?;
     for cookie in &words[1..] {
@@ -140,6 +146,7 @@ fn memory_read(socket_is_held: bool) -> Outcome {
         .must("reading the userfaultfd")?;
     same("the page that somebody waits for", Some(at), waits)?;
 
+    let _held = hold_back()?;
     victim.kill().must("kill -9")?;
     let kept = if socket_is_held { KEYS } else { 0 };
     same("pages that are pinned", pins + kept as i64, site::pins()?)?;
@@ -169,6 +176,18 @@ fn sharer_ends() -> Outcome {
         alive(&prober, *cookie, 0, "a key of the one that lives")?;
     }
     victim.kill().must("kill -9").map(drop)
+}
+
+/// posix_spawn is vfork and exec: the child has our memory until it execs.
+fn vfork() -> Outcome {
+    let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
+    let cookies = keys(&socket, &map)?;
+    let ended = Command::new("/bin/true").status().must("posix_spawn")?;
+    holds("it ended well", ended.success())?;
+    for cookie in &cookies {
+        alive(&socket, *cookie, 0, "a key of the one that lives")?;
+    }
+    Ok(())
 }
 
 /// A tracer sees PTRACE_EVENT_EXIT before the memory goes.

@@ -14,11 +14,35 @@ use rdsmr::{stat, Armed, Fault, Hammer, PAGE};
 
 const KEYS: u64 = 5;
 
-pub const TESTS: &[Test] = &[Test::leaking(
-    "leak.removal_without_any_proof",
-    removal,
-    KEYS as i64,
-)];
+pub const TESTS: &[Test] = &[
+    Test::leaking("leak.removal_without_any_proof", removal, KEYS as i64),
+    Test::leaking("leak.a_late_yes_is_no_proof", late_yes, 1),
+];
+
+/// rxe gives up after 50 s and says yes: what it says then is not believed, and
+/// there is nothing left to ask.
+fn late_yes() -> Outcome {
+    const LATE_MS: u32 = 46_000;
+    if !Hammer::is_there() {
+        return skip("needs rds_mr_kunit.ko, which can make verbs fail");
+    }
+    reload::with_params("proof=dereg")?;
+    let (socket, map) = (site::bound()?, site::memory(PAGE)?);
+    let before = site::pins()?;
+    let cookie = socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?;
+    let slow = Armed::new(Fault::DeregSlow, 1, LATE_MS).must("arming a fault")?;
+    socket
+        .free_mr(cookie, 0)
+        .must_fail(EIO, "FREE_MR that is done too late")?;
+    drop(slow);
+    same("pages that stay pinned", before + 1, site::pins()?)?;
+    let counter = |name| stat::counter(name).must(format!("reading {name}"));
+    same("leaked", 1, counter("leaked")?)?;
+    same("quarantined", 0, counter("quarantined")?)?;
+    // Nothing waits for what cannot come.
+    drop(socket);
+    same("pages that stay pinned", before + 1, site::pins()?)
+}
 
 /// The HCA goes while it refuses to deregister: the removal comes to its end,
 /// the pages stay, and everybody who asks is told.

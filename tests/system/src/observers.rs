@@ -59,6 +59,9 @@ impl Ends {
     }
 }
 
+/// When descriptors were opened: they are closed in the order of their numbers.
+pub const BEFORE: &str = "before the socket";
+
 /// Those who watch one process.
 pub struct Observers {
     watched: Vec<(String, OwnedFd)>,
@@ -72,6 +75,11 @@ impl Observers {
             watched: Vec::new(),
             _locker: None,
         }
+    }
+
+    /// All of them.
+    pub fn names(&self) -> Vec<String> {
+        self.watched.iter().map(|(name, _)| name.clone()).collect()
     }
 
     pub fn ends(&mut self, when: &str, ends: Ends) {

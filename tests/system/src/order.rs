@@ -8,9 +8,9 @@
 //! made to say "not the end"), and must see it.
 
 use crate::cgroup::Group;
-use crate::check::{fail, helper, holds, same, skip, Check, End, Outcome};
+use crate::check::{fail, helper, same, skip, Check, End, Outcome};
 use crate::inject::Announced;
-use crate::observers::{Ends, Observers};
+use crate::observers::{self, Ends, Observers};
 use crate::runner::Test;
 use crate::site::{self, bound};
 use crate::victim::{self, Death, Holder, Stage, KEYS};
@@ -46,17 +46,29 @@ pub const TESTS: &[Test] = &[
         seen_after(Death::Exec, Holder::Child)
     }),
     Test::new("order.control_files_tell_without_the_watch", || {
-        seen_before(Holder::Nobody)
+        seen_before(Death::Kill, Holder::Nobody)
     }),
-    Test::new("order.control_keys_outlive_without_the_watch", || {
-        seen_before(Holder::Child)
+    Test::new("order.control_kill_9_child_has_the_socket", || {
+        seen_before(Death::Kill, Holder::Child)
+    }),
+    Test::new("order.control_kill_9_socket_was_passed", || {
+        seen_before(Death::Kill, Holder::Passed)
+    }),
+    Test::new("order.control_kill_9_socket_was_taken", || {
+        seen_before(Death::Kill, Holder::Taken)
+    }),
+    Test::new("order.control_exit_child_has_the_socket", || {
+        seen_before(Death::Exit, Holder::Child)
+    }),
+    Test::new("order.control_exec_child_has_the_socket", || {
+        seen_before(Death::Exec, Holder::Child)
     }),
 ];
 
 const HOLD_MS: u32 = 2000;
 
 /// Hold the end of the keys back.
-fn hold_back() -> Result<Armed, End> {
+pub fn hold_back() -> Result<Armed, End> {
     let (fault, times) = if site::param("proof")? == "inv" {
         (Fault::PostSlow, 1)
     } else {
@@ -72,6 +84,8 @@ struct Scene {
     pins: i64,
     prober: Socket,
     observers: Observers,
+    /// Locked by the victim.
+    file: File,
     /// The socket, if the test holds it, too.
     copy: Option<Socket>,
     holder: Option<i32>,
@@ -109,7 +123,7 @@ fn set(death: Death, holder: Holder, group: Option<&Group>) -> Result<Scene, End
         _ => None,
     };
     let mut observers = Observers::new();
-    observers.ends("before the socket", ours_a);
+    observers.ends(observers::BEFORE, ours_a);
     observers.ends("after the socket", ours_b);
     if death != Death::Exec {
         // exec lets locks of files that it closes go before it changes the memory.
@@ -127,6 +141,7 @@ fn set(death: Death, holder: Holder, group: Option<&Group>) -> Result<Scene, End
         pins,
         prober,
         observers,
+        file,
         copy,
         holder,
         number: words[0] as i32,
@@ -257,17 +272,38 @@ fn seen_after(death: Death, holder: Holder) -> Outcome {
     scene.clear()
 }
 
-/// Without the watch the death must be seen too early, or this file shows nothing.
-fn seen_before(holder: Holder) -> Outcome {
+/// Without the watch the death must be seen too early, or this file shows nothing:
+/// by everybody if the socket lives on, and otherwise by those whose descriptors
+/// are closed before the socket's, which ends the keys.
+fn seen_before(death: Death, holder: Holder) -> Outcome {
     needs_faults()?;
-    let mut scene = set(Death::Kill, holder, None)?;
+    let mut scene = set(death, holder, None)?;
+    let all = scene.observers.names();
     let blind = Failing::always("rds_mr_helper_mm_ends", 0).must("blinding the watch")?;
-    let early = scene.play(Death::Kill)?;
+    let early = scene.play(death)?;
     drop(blind);
-    holds(
-        "somebody could tell of the death while keys were alive",
-        !early.is_empty(),
+    let mut must = all;
+    if holder == Holder::Nobody {
+        must.retain(|who| who.ends_with(observers::BEFORE));
+    }
+    must.retain(|who| !early.contains(who));
+    same(
+        "who could not tell of the death while keys were alive",
+        Vec::<String>::new(),
+        must,
     )?;
+    scene.clear()
+}
+
+/// What exec closes loses its POSIX locks before the memory goes; a limit.
+pub fn locks_at_exec() -> Outcome {
+    needs_faults()?;
+    let mut scene = set(Death::Exec, Holder::Nobody, None)?;
+    scene.observers = Observers::new();
+    scene.observers.lock_on(&scene.file)?;
+    let all = scene.observers.names();
+    let early = scene.play(Death::Exec)?;
+    same("who got a lock while keys were alive", all, early)?;
     scene.clear()
 }
 

@@ -34,6 +34,10 @@ pub fn peer() -> IpAddr {
     address("RDS_MR_PEER_ADDR", "10.77.0.2")
 }
 
+pub fn ibdev() -> String {
+    setting("RDS_MR_IBDEV", "rxe0")
+}
+
 pub fn peer_ibdev() -> String {
     setting("RDS_MR_PEER_IBDEV", "rxe1")
 }

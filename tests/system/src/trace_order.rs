@@ -1,32 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The order of a death, key by key, as kernel probes tell it: the driver has
-//! let go, the pages are unpinned, the memory goes, files are closed, the parent
-//! is told. The module's own word is not asked.
-//!
-//! The DMA mapping is undone between the first two; on a software HCA that is no
-//! call that could be probed.
+//! The order of a death, key by key, as kernel probes tell it: the HCA has let go,
+//! the DMA mapping is undone, the pages are unpinned, the memory goes, files are
+//! closed, the parent is told. The module's own word is not asked.
 
-use crate::check::{fail, helper, holds, same, skip, Check, End, Outcome};
+use crate::check::{fail, helper, same, skip, Check, End, Outcome};
 use crate::runner::Test;
 use crate::site::{self, bound};
 use rdsmr::abi::*;
 use rdsmr::inject::{self, Failing};
 use rdsmr::trace::{self, Event, Probes};
 use rdsmr::{Status, PAGE};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 pub const TESTS: &[Test] = &[
-    Test::new("trace.kill_9", || in_order(true)),
-    Test::new("trace.exit", || in_order(false)),
+    Test::new("trace.kill_9", || in_order(Death::Kill)),
+    Test::new("trace.exit", || in_order(Death::Exit)),
+    Test::new("trace.exec", || in_order(Death::Exec)),
     Test::new("trace.control_without_the_watch", out_of_order),
 ];
 
 const KEYS: u64 = 3;
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Death {
+    Kill,
+    Exit,
+    Exec,
+}
+
 /// `rkey` is the second of two 32-bit numbers after two pointers in `struct ib_mr`.
-const PROBES: &[&str] = &[
-    "p:dereg ib_dereg_mr_user rkey=+20(%di):x32",
-    "r:deregged ib_dereg_mr_user",
-    "p:unpin unpin_user_pages_dirty_lock pages=%si:u64",
+const DEREG: [&str; 2] = [
+    "p:ask ib_dereg_mr_user rkey=+20(%di):x32",
+    "r:let_go ib_dereg_mr_user",
+];
+/// Where the invalidation is the proof: soft RoCE executes it here.
+const INVALIDATION: [&str; 2] = [
+    "p:ask rxe_invalidate_mr rkey=%si:x32",
+    "r:let_go rxe_invalidate_mr",
+];
+const PROBES: [&str; 6] = [
+    "p:dma_unmap rds_mr_helper_dma_unmap",
+    "p:unpin unpin_user_pages_dirty_lock",
     "p:mm_ends exit_mmap",
     "p:unmap unmap_vmas",
     "p:fput __fput",
@@ -50,33 +65,47 @@ fn disorder(events: &[Event], victim: i32, rkeys: &[u32]) -> Option<String> {
     if !(unmap < fput && fput < notify) {
         return Some(format!("memory {unmap}, files {fput}, parent {notify}"));
     }
-    rkeys.iter().find_map(|rkey| {
-        let dereg = events
+    let mut let_go = Vec::new();
+    for rkey in rkeys {
+        let asked = events
             .iter()
-            .find(|e| e.name == "dereg" && e.fields.get("rkey") == Some(&u64::from(*rkey)));
-        // The same thread returns from it, and then unpins.
-        let unpin = dereg.and_then(|dereg| {
-            let back = first(dereg.at, dereg.thread, "deregged")?;
-            first(back.at, dereg.thread, "unpin")
-        });
-        match unpin {
-            None => Some(format!("key {rkey:#x} was not deregistered, then unpinned")),
-            Some(unpin) if unpin.at > unmap => Some(format!(
-                "key {rkey:#x} was unpinned at {}, and memory went from {unmap} on",
-                unpin.at
-            )),
-            Some(_) => None,
+            .find(|e| e.name == "ask" && e.fields.get("rkey") == Some(&u64::from(*rkey)));
+        // The same thread returns from it.
+        match asked.and_then(|asked| first(asked.at, asked.thread, "let_go")) {
+            Some(event) => let_go.push(event.at),
+            None => return Some(format!("the HCA was not asked for key {rkey:#x}")),
         }
-    })
+    }
+    let_go.sort_unstable();
+    let all = |name: &str| -> Vec<u64> {
+        let named = events.iter().filter(|e| e.name == name);
+        named.map(|e| e.at).collect()
+    };
+    let (unmapped, unpinned) = (all("dma_unmap"), all("unpin"));
+    if (unmapped.len(), unpinned.len()) != (rkeys.len(), rkeys.len()) {
+        let (unmapped, unpinned) = (unmapped.len(), unpinned.len());
+        return Some(format!("{unmapped} DMA mappings undone, {unpinned} unpins"));
+    }
+    // At no time have more pages been given back than keys have ended.
+    for ((let_go, unmapped), unpinned) in let_go.iter().zip(unmapped).zip(unpinned) {
+        if !(*let_go < unmapped && unmapped < unpinned) {
+            return Some(format!(
+                "a page was given back too early: keys ended at {let_go}, unmapped {unmapped}, unpinned {unpinned}"
+            ));
+        }
+        if unpinned > unmap {
+            return Some(format!(
+                "a page was unpinned at {unpinned}, and memory went from {unmap} on"
+            ));
+        }
+    }
+    None
 }
 
 /// A process with keys that dies while probes are set.
-fn trace_of_death(kill: bool) -> Result<(Vec<Event>, i32, Vec<u32>), End> {
+fn trace_of_death(death: Death) -> Result<(Vec<Event>, i32, Vec<u32>), End> {
     if !trace::is_there() {
         return skip("needs a kernel with CONFIG_KPROBE_EVENTS");
-    }
-    if site::param("proof")? == "inv" {
-        return skip("reads the order of ib_dereg_mr, which is not the proof here");
     }
     let mut victim = helper("victim", |link| {
         let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
@@ -84,14 +113,24 @@ fn trace_of_death(kill: bool) -> Result<(Vec<Event>, i32, Vec<u32>), End> {
         let cookies: Result<Vec<u64>, End> = (0..KEYS).map(|n| get(n).must("GET_MR")).collect();
         link.tell(&cookies?).must("telling the test")?;
         link.hear().must("the test's word")?;
+        if death == Death::Exec {
+            let error = Command::new("/bin/true").exec();
+            return Err(error).must("exec of /bin/true");
+        }
         rdsmr::process::exit(0)
     })?;
     let cookies = victim.link().hear().must("the victim's cookies")?;
-    let probes = Probes::set(PROBES).must("setting kprobes")?;
-    if kill {
+    let ends = if site::param("proof")? == "inv" {
+        INVALIDATION
+    } else {
+        DEREG
+    };
+    let probes = [&ends[..], &PROBES[..]].concat();
+    let probes = Probes::set(&probes).must("setting kprobes")?;
+    if death == Death::Kill {
         victim.kill().must("kill -9")?;
     } else {
-        victim.link().tell(&[]).must("telling it to exit")?;
+        victim.link().tell(&[]).must("telling it to end")?;
         same("how it ended", Status::Exit(0), victim.wait().must("wait")?)?;
     }
     let events = probes.events().must("reading the trace")?;
@@ -102,8 +141,8 @@ fn trace_of_death(kill: bool) -> Result<(Vec<Event>, i32, Vec<u32>), End> {
     ))
 }
 
-fn in_order(kill: bool) -> Outcome {
-    let (events, victim, rkeys) = trace_of_death(kill)?;
+fn in_order(death: Death) -> Outcome {
+    let (events, victim, rkeys) = trace_of_death(death)?;
     match disorder(&events, victim, &rkeys) {
         None => Ok(()),
         Some(text) => fail("the order of the death", "as promised", text),
@@ -116,12 +155,16 @@ fn out_of_order() -> Outcome {
         return skip("needs a kernel with CONFIG_FAIL_FUNCTION");
     }
     let blind = Failing::always("rds_mr_helper_mm_ends", 0).must("blinding the watch")?;
-    let (events, victim, rkeys) = trace_of_death(true)?;
+    let (events, victim, rkeys) = trace_of_death(Death::Kill)?;
     drop(blind);
-    holds(
-        "the trace shows memory that went before the keys",
-        disorder(&events, victim, &rkeys).is_some(),
-    )
+    match disorder(&events, victim, &rkeys) {
+        Some(text) if text.contains("memory went from") => Ok(()),
+        other => fail(
+            "the order of the death",
+            "memory that went before the keys",
+            format!("{other:?}"),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -141,12 +184,13 @@ mod tests {
     fn good() -> Vec<Event> {
         vec![
             event(1, 7, "mm_ends", None),
-            event(2, 50, "dereg", Some(0x11)),
-            event(3, 50, "deregged", None),
-            event(4, 50, "unpin", None),
-            event(5, 7, "unmap", None),
-            event(6, 7, "fput", None),
-            event(7, 7, "notify", None),
+            event(2, 50, "ask", Some(0x11)),
+            event(3, 50, "let_go", None),
+            event(4, 50, "dma_unmap", None),
+            event(5, 50, "unpin", None),
+            event(6, 7, "unmap", None),
+            event(7, 7, "fput", None),
+            event(8, 7, "notify", None),
         ]
     }
 
@@ -157,7 +201,7 @@ mod tests {
 
     #[test]
     fn every_swap_is_found() {
-        for n in 1..6 {
+        for n in 1..7 {
             let mut events = good();
             (events[n].at, events[n + 1].at) = (events[n + 1].at, events[n].at);
             events.sort_by_key(|event| event.at);
@@ -168,6 +212,29 @@ mod tests {
     #[test]
     fn a_key_that_nobody_ended_is_found() {
         assert!(disorder(&good(), 7, &[0x11, 0x12]).is_some());
-        assert!(disorder(&good()[..6], 7, &[0x11]).is_some());
+        assert!(disorder(&good()[..7], 7, &[0x11]).is_some());
+    }
+
+    /// The pages of one key, unpinned twice or on the proof of another, are one
+    /// unpin too many at that time.
+    #[test]
+    fn a_page_that_another_key_pays_for_is_found() {
+        let second = |first_unpin: u64| {
+            let mut events = good();
+            events.push(event(3, 51, "ask", Some(0x12)));
+            events.push(event(5, 51, "let_go", None));
+            events.push(event(5, 51, "dma_unmap", None));
+            events.push(event(first_unpin, 51, "unpin", None));
+            for event in &mut events {
+                event.at *= 10;
+            }
+            for (n, event) in events.iter_mut().enumerate().skip(8) {
+                event.at += n as u64 - 7;
+            }
+            events.sort_by_key(|event| event.at);
+            disorder(&events, 7, &[0x11, 0x12])
+        };
+        assert_eq!(second(5), None);
+        assert!(second(4).is_some());
     }
 }

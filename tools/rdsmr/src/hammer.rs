@@ -44,6 +44,7 @@ const STATUS: u32 = ioc(READ, 2, size_of::<Progress>());
 const STOP: u32 = ioc(NONE, 3, 0);
 const SLOW_COPY: u32 = ioc(WRITE, 4, size_of::<u32>());
 const FAULT: u32 = ioc(WRITE, 5, size_of::<FaultArgs>());
+const FAULT_STRUCK: u32 = ioc(WRITE | READ, 6, size_of::<FaultArgs>());
 
 #[repr(C)]
 struct FaultArgs {
@@ -63,6 +64,19 @@ impl Armed {
         let device = Hammer::open()?;
         device.fault(fault, times, arg)?;
         Ok(Armed(device, fault))
+    }
+
+    /// How often it has gone wrong since then.
+    pub fn struck(&self) -> io::Result<u32> {
+        let mut args = FaultArgs {
+            fault: self.1 as u32,
+            times: 0,
+            arg: 0,
+            pad: 0,
+        };
+        // SAFETY: FAULT_STRUCK reads and writes one struct FaultArgs.
+        unsafe { self.0.ioctl(FAULT_STRUCK, (&raw mut args) as u64) }?;
+        Ok(args.times)
     }
 }
 
@@ -168,5 +182,6 @@ mod tests {
         assert_eq!(STOP, 0x4803);
         assert_eq!(SLOW_COPY, 0x4004_4804);
         assert_eq!(FAULT, 0x4010_4805);
+        assert_eq!(FAULT_STRUCK, 0xc010_4806);
     }
 }
