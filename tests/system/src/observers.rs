@@ -40,7 +40,7 @@ impl Ends {
     }
 
     /// The same under numbers above `fd`, as if they had been opened after it:
-    /// a dying process closes its files by number.
+    /// a dying process closes its files in an order of their numbers.
     pub fn above(self, fd: RawFd) -> Result<Self, End> {
         let moved = self.0.into_iter().map(|(name, end)| {
             let copy = fd::dup_above(end.as_fd(), fd).must("F_DUPFD_CLOEXEC")?;
@@ -59,8 +59,9 @@ impl Ends {
     }
 }
 
-/// When descriptors were opened: they are closed in the order of their numbers.
-pub const BEFORE: &str = "before the socket";
+/// When descriptors were opened that a dying process closes first: the last close
+/// is put off, in a list whose last entry comes first (task_work_run()).
+pub const AFTER: &str = "after the socket";
 
 /// Those who watch one process.
 pub struct Observers {

@@ -123,8 +123,8 @@ fn set(death: Death, holder: Holder, group: Option<&Group>) -> Result<Scene, End
         _ => None,
     };
     let mut observers = Observers::new();
-    observers.ends(observers::BEFORE, ours_a);
-    observers.ends("after the socket", ours_b);
+    observers.ends("before the socket", ours_a);
+    observers.ends(observers::AFTER, ours_b);
     if death != Death::Exec {
         // exec lets locks of files that it closes go before it changes the memory.
         observers.lock_on(&file)?;
@@ -274,7 +274,7 @@ fn seen_after(death: Death, holder: Holder) -> Outcome {
 
 /// Without the watch the death must be seen too early, or this file shows nothing:
 /// by everybody if the socket lives on, and otherwise by those whose descriptors
-/// are closed before the socket's, which ends the keys.
+/// are closed before the socket's, which ends the keys (the last ones first).
 fn seen_before(death: Death, holder: Holder) -> Outcome {
     needs_faults()?;
     let mut scene = set(death, holder, None)?;
@@ -284,7 +284,7 @@ fn seen_before(death: Death, holder: Holder) -> Outcome {
     drop(blind);
     let mut must = all;
     if holder == Holder::Nobody {
-        must.retain(|who| who.ends_with(observers::BEFORE));
+        must.retain(|who| who.ends_with(observers::AFTER));
     }
     must.retain(|who| !early.contains(who));
     same(
