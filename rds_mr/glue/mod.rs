@@ -8,7 +8,7 @@
 //!
 //! 1. `Socket::state`, `Control::key`
 //! 2. `globals::PORTS`, `globals::DEVICES`
-//! 3. `Device::making`, then `Device::pd`
+//! 3. `Device::making`, then `Device::pd`; `Device::fatal` alone
 //! 4. `Device::workers`, `globals::REAPER`, `globals::CHARGING`, `Lent::charge`
 //! 5. `Device::todo`, `Table::tree` or `News::list`, then `Key::inner`;
 //!    `Pool::idle`, `Pd::unwilling`, `Device::queue`, `Socket::owner`,
