@@ -3,6 +3,7 @@
 //! Making a key alive at the HCA, for an application or for ourselves.
 
 use super::key::Key;
+use super::revoke;
 use super::table::Entry;
 use crate::kern::ib::Access;
 use crate::kern::ib::MappedMr;
@@ -68,8 +69,8 @@ pub(crate) fn expose(
         }
         RegOutcome::Failed(registration, status) => {
             key.not_registered(registration);
-            key.deregister();
-            if key.wait(deadline) && status == FLUSHED {
+            device.deregister(key.clone());
+            if revoke::wait_one(key, deadline) && status == FLUSHED {
                 Err(EAGAIN_ENGINE)
             } else {
                 Err(EIO)
@@ -84,7 +85,7 @@ pub(crate) fn expose(
                     key.id()
                 );
             }
-            device.start_retrying();
+            device.retire_queue();
             Err(EIO)
         }
     }

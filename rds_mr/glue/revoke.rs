@@ -13,13 +13,11 @@ use crate::kern::time;
 use crate::policy::cause::Cause;
 use crate::policy::deadline::Deadline;
 use kernel::sync::Arc;
-use kernel::time::delay::fsleep;
-use kernel::time::Delta;
 
 /// Milliseconds after which a few workers are not enough.
 const MOMENT_MS: u32 = 50;
-/// Milliseconds between two tries to end what could not be ended.
-pub(super) const PAUSE_MS: i64 = 20;
+/// Milliseconds between two tries to end what could not be ended, at most.
+const ROUND_MS: u32 = 500;
 
 /// Who ends keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,20 +34,50 @@ pub(super) enum By {
 /// on with those. Their pages stay pinned.
 pub(crate) fn all(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
     start(table, cause, deadline, By::Visitor);
-    finish(table, cause, deadline)
+    finish(table, cause, deadline, By::Visitor)
 }
 
 /// Wait for the end of every key in `table`, and try again what cannot be ended,
-/// in the workers, until the deadline. Returns how many had no proof then.
-pub(super) fn finish(table: &KeyTable, cause: Cause, deadline: Deadline) -> usize {
+/// until the deadline. Returns how many had no proof then.
+///
+/// A few workers share what is to be deregistered. If they have not done it in
+/// a moment, a driver takes its time: every key gets a worker of its own. In
+/// rounds, since one key that hangs must not keep the others from being tried.
+pub(super) fn finish(table: &KeyTable, cause: Cause, deadline: Deadline, by: By) -> usize {
+    let mut round_ms = MOMENT_MS;
     loop {
-        let left = wait(table, cause, deadline);
-        if left.due == 0 || deadline.passed(time::now_ns()) {
+        let round = Deadline::after(time::now_ns(), round_ms).min(deadline);
+        let left = wait(table, cause, round);
+        if left.due == 0 {
             return left.unproven;
         }
-        fsleep(Delta::from_millis(PAUSE_MS));
-        for key in table.iter().filter(|key| key.retry()) {
-            key.device().deregister(key.clone());
+        if deadline.passed(time::now_ns()) {
+            give_up(table, cause);
+            return left.unproven;
+        }
+        time::sleep_until(round.end_ns());
+        retry(table, by);
+        round_ms = round_ms.saturating_mul(2).min(ROUND_MS);
+    }
+}
+
+/// Whoever comes next need not wait for these keys again.
+fn give_up(table: &KeyTable, cause: Cause) {
+    for key in table.iter().filter(|key| is_due(key, cause)) {
+        if !key.is_dead() {
+            key.set_overdue();
+        }
+    }
+}
+
+/// Try again, in the workers, what could not be ended.
+fn retry(table: &KeyTable, by: By) {
+    for key in table.iter() {
+        let device = key.device();
+        // Without one the workers may be gone by the time the key is handed over.
+        let pass = device.enter();
+        if (pass.is_ok() || by == By::Remover) && key.retry() {
+            device.deregister(key.clone());
         }
     }
 }
@@ -73,61 +101,49 @@ fn is_due(key: &Key, cause: Cause) -> bool {
 
 /// What [`wait`] has waited for in vain.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
+struct Left {
     /// Keys without a proof of their death.
-    pub(super) unproven: usize,
+    unproven: usize,
     /// Those of them whose end can come, and that nobody has waited for up to a
     /// deadline before.
     due: usize,
 }
 
-/// Wait until nobody works on any key in `table`, or the deadline.
-///
-/// A few workers share what is to be deregistered. If they have not done it in
-/// a moment, a driver takes its time: every key gets a worker of its own.
-pub(super) fn wait(table: &KeyTable, cause: Cause, deadline: Deadline) -> Left {
-    let moment = Deadline::after(time::now_ns(), MOMENT_MS);
-    let mut all_dead = true;
-    for key in table.iter() {
-        if is_due(&key, cause) && key.wait(moment) {
-            continue;
-        }
-        all_dead = false;
-        if is_due(&key, cause) && key.is_underway() {
-            key.device().hurry(key.clone());
-        }
-    }
+/// Wait until nobody works on any key in `table`, or the end of the round: then
+/// whoever is still worked on gets a worker of its own.
+fn wait(table: &KeyTable, cause: Cause, round: Deadline) -> Left {
     let mut left = Left {
         unproven: 0,
         due: 0,
     };
-    if all_dead {
-        return left;
-    }
     for key in table.iter() {
         let due = is_due(&key, cause);
-        if !is_ended(&key, due, cause, deadline) {
-            left.unproven = left.unproven.saturating_add(1);
-            left.due = left.due.saturating_add(usize::from(due));
+        if due && cause != Cause::Device && key.device().is_gone() {
+            // `remove` does the work.
+            key.device().wait_removed(round);
+        }
+        if if due { key.wait(round) } else { key.is_dead() } {
+            continue;
+        }
+        left.unproven = left.unproven.saturating_add(1);
+        // It can have come to its end just now.
+        if is_due(&key, cause) {
+            left.due = left.due.saturating_add(1);
+            if key.is_underway() {
+                key.device().hurry(key.clone());
+            }
         }
     }
     left
 }
 
-/// Wait for one key, if that is due. True if its death is proven.
-fn is_ended(key: &Key, due: bool, cause: Cause, deadline: Deadline) -> bool {
-    if !due {
-        return key.is_dead();
+/// Wait for a key that the workers have. True if its death is proven.
+pub(super) fn wait_one(key: &Arc<Key>, deadline: Deadline) -> bool {
+    let moment = Deadline::after(time::now_ns(), MOMENT_MS).min(deadline);
+    if !key.wait(moment) && key.is_underway() {
+        key.device().hurry(key.clone());
     }
-    if cause != Cause::Device && key.device().is_gone() {
-        // `remove` does the work.
-        key.device().wait_removed(deadline);
-    }
-    let dead = key.wait(deadline);
-    if !dead && deadline.passed(time::now_ns()) {
-        key.set_overdue();
-    }
-    dead
+    key.wait(deadline)
 }
 
 /// End one key, on behalf of a task that waits for this very key. True if its
@@ -164,7 +180,7 @@ fn invalidate(device: &Arc<Device>, key: &Arc<Key>, deadline: Deadline) -> bool 
         unproven = key.invalidated(proof);
     });
     if queue.is_broken() {
-        device.start_retrying();
+        device.retire_queue();
     }
     unproven
 }
@@ -258,7 +274,7 @@ impl Chunk {
             (Some(queue), Some(rkeys)) => {
                 queue.invalidate(rkeys, deadline.end_ns(), finish);
                 if queue.is_broken() {
-                    device.start_retrying();
+                    device.retire_queue();
                 }
             }
             _ => (0..self.len).for_each(|n| finish(n, None)),

@@ -5,7 +5,9 @@
 use crate::sys::bindings as raw;
 use kernel::bindings;
 use kernel::prelude::*;
+use kernel::time::delay::fsleep;
 use kernel::time::msecs_to_jiffies;
+use kernel::time::Delta;
 use kernel::types::Opaque;
 
 /// Nanoseconds of the monotonic clock.
@@ -20,6 +22,15 @@ pub(crate) fn relax() {
     unsafe {
         raw::rds_mr_helper_cond_resched();
         raw::rds_mr_helper_cpu_relax();
+    }
+}
+
+/// Sleep, uninterruptibly, until `end_ns` of the monotonic clock. Process context
+/// only.
+pub(crate) fn sleep_until(end_ns: u64) {
+    let left = i64::try_from(end_ns.saturating_sub(now_ns())).unwrap_or(i64::MAX);
+    if left > 0 {
+        fsleep(Delta::from_nanos(left));
     }
 }
 

@@ -19,6 +19,15 @@ impl Deadline {
         }
     }
 
+    /// Returns the earlier one of the two.
+    pub(crate) fn min(self, other: Self) -> Self {
+        if self.end_ns <= other.end_ns {
+            self
+        } else {
+            other
+        }
+    }
+
     /// Returns the point half-way from `now_ns` to this one: for what has another way if it fails.
     pub(crate) fn halfway(&self, now_ns: u64) -> Self {
         Self {

@@ -89,6 +89,9 @@ pub(crate) struct Device {
     /// Listens for that until removal.
     #[pin]
     fatal: Mutex<Option<Pin<KBox<FatalWatch>>>>,
+    /// Who retries keys should not wait any longer.
+    #[pin]
+    kick: Completion,
     /// Removal has begun.
     #[pin]
     gone: Completion,
@@ -99,11 +102,14 @@ pub(crate) struct Device {
     refill: Work<Device, 1>,
     #[pin]
     retry: Work<Device, 2>,
+    #[pin]
+    tidy: Work<Device, 3>,
 }
 
 impl_has_work! {
     impl HasWork<Self, 1> for Device { self.refill }
     impl HasWork<Self, 2> for Device { self.retry }
+    impl HasWork<Self, 3> for Device { self.tidy }
 }
 
 impl Device {
@@ -136,10 +142,12 @@ impl Device {
                 todo <- new_spinlock!(Todo::new(), "Device::todo"),
                 failed,
                 fatal <- new_mutex!(Some(fatal), "Device::fatal"),
+                kick <- Completion::new(),
                 gone <- Completion::new(),
                 removed <- Completion::new(),
                 refill <- new_work!("Device::refill"),
                 retry <- new_work!("Device::retry"),
+                tidy <- new_work!("Device::tidy"),
             }? Error),
             GFP_KERNEL,
         )

@@ -5,7 +5,6 @@
 use super::super::params;
 use super::super::revoke;
 use super::super::revoke::By;
-use super::super::revoke::PAUSE_MS;
 use super::super::stats;
 use super::Device;
 use crate::kern::time;
@@ -15,6 +14,9 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
+
+/// Milliseconds between two tries to deregister idle MRs.
+const PAUSE_MS: i64 = 20;
 
 impl Device {
     /// Let go of the PD, with the last tries for idle MRs before the deadline.
@@ -41,19 +43,20 @@ impl Device {
     /// hand: returning would let the core free the device under them.
     pub(crate) fn remove(self: Arc<Self>) {
         self.gone.complete_all();
+        self.kick.complete_all();
         self.gate.close_and_wait();
         let deadline = params::deadline();
         // CAST: usize is u64 on 64-bit, the only kind served.
         stats::REVOKED_DEVICE.add(self.keys.iter().filter(|key| key.has_owner()).count() as u64);
         revoke::start(&self.keys, Cause::Device, deadline, By::Remover);
-        revoke::wait(&self.keys, Cause::Device, deadline);
 
+        // No invalidation is under way any more, and what is stuck with the queue
+        // can be ended when that is gone.
         let queue = self.queue.lock().take();
         if let Some(queue) = queue {
             queue.destroy();
         }
-        // What was stuck with the queue can be ended now.
-        revoke::finish(&self.keys, Cause::Device, deadline);
+        revoke::finish(&self.keys, Cause::Device, deadline, By::Remover);
         // Waits for the workers, and so for the driver.
         // Not under the lock, which the last items may want.
         let workers = self.workers.lock().take();

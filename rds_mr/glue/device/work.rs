@@ -5,8 +5,10 @@
 
 use super::super::key::Key;
 use super::Device;
+use crate::kern::ib::Pd;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use kernel::workqueue::HasWork;
 use kernel::workqueue::WorkItem;
 
 /// Workers that share the work as long as it goes well. Waking one costs more
@@ -102,28 +104,41 @@ impl Device {
     /// Fill the pool in the background, if it runs low.
     pub(crate) fn start_refill(self: &Arc<Self>) {
         if self.pool.is_low() {
-            if let Some(workers) = &*self.workers.lock() {
-                let _ = workers.queue().enqueue::<_, 1>(self.clone());
-            }
+            self.start::<1>();
         }
     }
 
     /// Try again in the background if idle MRs could not be deregistered. For
     /// whoever may have dropped one. Sleeps.
     pub(crate) fn look_after_mrs(self: &Arc<Self>) {
-        if self.has_unwilling() {
-            self.start_retrying();
+        if self.idle_pd().is_some() {
+            self.start::<3>();
         }
     }
 
-    fn has_unwilling(&self) -> bool {
-        self.pd.lock().as_ref().is_some_and(|pd| pd.has_unwilling())
+    /// The PD, if idle MRs of it wait for another try.
+    fn idle_pd(&self) -> Option<Arc<Pd>> {
+        self.pd.lock().clone().filter(|pd| pd.has_unwilling())
     }
 
-    /// Try in the background to end what is quarantined, and idle MRs.
+    /// Try in the background to end what is quarantined.
     pub(crate) fn start_retrying(self: &Arc<Self>) {
+        self.start::<2>();
+    }
+
+    /// A queue has failed: destroy it in the background, at once, since keys can
+    /// be stuck with it.
+    pub(crate) fn retire_queue(self: &Arc<Self>) {
+        self.kick.complete_all();
+        self.start::<2>();
+    }
+
+    fn start<const ID: u64>(self: &Arc<Self>)
+    where
+        Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID>,
+    {
         if let Some(workers) = &*self.workers.lock() {
-            let _ = workers.queue().enqueue::<_, 2>(self.clone());
+            let _ = workers.queue().enqueue::<_, ID>(self.clone());
         }
     }
 
@@ -161,8 +176,8 @@ impl WorkItem<2> for Device {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // At once: a process that dies may wait for a key that is stuck.
         while !this.is_gone() {
+            this.kick.reinit();
             this.retire_broken_queue();
             let mut waiting = false;
             for key in this.keys.iter() {
@@ -171,9 +186,21 @@ impl WorkItem<2> for Device {
                 }
                 waiting |= key.is_quarantined();
             }
-            let pd = this.pd.lock().clone();
-            waiting |= pd.is_some_and(|pd| pd.retry_unwilling(|| this.is_gone()) != 0);
-            if !waiting || this.gone.wait_ns(RETRY_NS) {
+            if !waiting {
+                break;
+            }
+            this.kick.wait_ns(RETRY_NS);
+        }
+    }
+}
+
+impl WorkItem<3> for Device {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        while let Some(pd) = this.idle_pd() {
+            pd.retry_unwilling(|| this.is_gone());
+            if this.gone.wait_ns(RETRY_NS) {
                 break;
             }
         }

@@ -6,6 +6,7 @@ use super::of_driver;
 use super::IbDevice;
 use super::Pd;
 use super::Route;
+use crate::kern::module::ModuleRef;
 use crate::kern::random::random_u32;
 use crate::kern::time;
 use crate::sys::bindings as raw;
@@ -87,13 +88,14 @@ impl Drop for Cq {
 ///
 /// # Invariants
 ///
-/// `raw` is a QP of `pd` that uses `cq` and that this object alone destroys.
+/// `raw` is a QP of `pd` that uses `cq` and that this object alone destroys. The
+/// other fields are valid until [`Self::end`].
 pub(crate) struct Qp {
     raw: core::ptr::NonNull<raw::ib_qp>,
-    // Dropped after the QP is destroyed, in this order.
-    cq: Cq,
-    pd: Arc<Pd>,
-    _failed: Arc<Atomic<bool>>,
+    cq: ManuallyDrop<Cq>,
+    pd: ManuallyDrop<Arc<Pd>>,
+    failed: ManuallyDrop<Arc<Atomic<bool>>>,
+    ended: bool,
 }
 
 /// An asynchronous event of a QP. The queues here see none in good health, so
@@ -139,9 +141,10 @@ impl Qp {
         // INVARIANT: Just created.
         Ok(Self {
             raw: core::ptr::NonNull::new(qp).ok_or(ENOMEM)?,
-            cq,
-            pd: pd.clone(),
-            _failed: failed,
+            cq: ManuallyDrop::new(cq),
+            pd: ManuallyDrop::new(pd.clone()),
+            failed: ManuallyDrop::new(failed),
+            ended: false,
         })
     }
 
@@ -258,49 +261,48 @@ impl Qp {
     /// An error means that the HCA may still use it: everything that it refers
     /// to is leaked then. So does a success after a long time: rxe gives up
     /// after 50 s and says 0 (rxe_pool.c, __rxe_cleanup).
-    pub(crate) fn destroy(self) -> Result {
-        let this = ManuallyDrop::new(self);
+    pub(crate) fn destroy(mut self) -> Result {
+        self.end()
+    }
+
+    /// As [`Self::destroy`], once. The fields are not to be used after it.
+    fn end(&mut self) -> Result {
+        if core::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
         let start = time::now_ns();
-        // SAFETY: By the type invariant nobody else destroys it, and `self` is
-        // never used again.
-        let ret = unsafe { raw::ib_destroy_qp_user(this.as_raw(), core::ptr::null_mut()) };
-        if ret != 0 || time::now_ns().saturating_sub(start) > DESTROY_NS {
-            if ret != 0 {
-                // SAFETY: A live QP, as it was not destroyed. The module may go
-                // before it: no event must call it.
-                unsafe { raw::rds_mr_helper_qp_mute(this.as_raw()) };
+        // SAFETY: By the type invariant nobody else destroys it, and `ended` says
+        // that it is not done twice.
+        let ret = unsafe { raw::ib_destroy_qp_user(self.as_raw(), core::ptr::null_mut()) };
+        if ret == 0 && time::now_ns().saturating_sub(start) <= DESTROY_NS {
+            // SAFETY: Destroyed, so nothing refers to these any more; `ended` says
+            // that each is dropped once, and no caller uses `self` after this.
+            unsafe {
+                ManuallyDrop::drop(&mut self.cq);
+                ManuallyDrop::drop(&mut self.pd);
+                ManuallyDrop::drop(&mut self.failed);
             }
-            pr_err!(
-                "{:?}: QP not destroyed for certain (error {}); its memory is leaked\n",
-                this.pd.device().name(),
-                ret
-            );
-            return Err(EIO);
+            return Ok(());
         }
-        let mut this = this;
-        // SAFETY: Destroyed, so nothing refers to these any more; `this` is
-        // never dropped, so each is dropped once.
-        unsafe {
-            core::ptr::drop_in_place(&mut this.cq);
-            core::ptr::drop_in_place(&mut this.pd);
-            core::ptr::drop_in_place(&mut this._failed);
+        if ret != 0 {
+            // Its events call us: the module stays, unless it is on its way out.
+            core::mem::forget(ModuleRef::get());
+            // SAFETY: A live QP, as it was not destroyed.
+            unsafe { raw::rds_mr_helper_qp_mute(self.as_raw()) };
         }
-        Ok(())
+        pr_err!(
+            "{:?}: QP not destroyed for certain (error {}); its memory is leaked\n",
+            self.pd.device().name(),
+            ret
+        );
+        Err(EIO)
     }
 }
 
 impl Drop for Qp {
-    /// A QP that was never used: it failed to connect, or is dropped with the
+    /// Of a QP that was never used: it failed to connect, or is dropped with the
     /// queue that never came to be.
     fn drop(&mut self) {
-        // SAFETY: By the type invariant nobody else destroys it.
-        let ret = unsafe { raw::ib_destroy_qp_user(self.as_raw(), core::ptr::null_mut()) };
-        if ret != 0 {
-            pr_err!(
-                "{:?}: QP not destroyed (error {})\n",
-                self.pd.device().name(),
-                ret
-            );
-        }
+        let _ = self.end();
     }
 }

@@ -79,6 +79,9 @@ fn half_of_the_time_that_is_left_is_never_beyond_the_end() {
     ] {
         assert_eq!(deadline.halfway(now).end_ns(), end);
     }
+    let later = Deadline::after(100, 3);
+    assert_eq!(deadline.min(later), deadline);
+    assert_eq!(later.min(deadline), deadline);
     // Past the end there is nothing left.
     assert!(deadline.halfway(3_000_000).passed(3_000_000));
 }

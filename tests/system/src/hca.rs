@@ -212,7 +212,8 @@ const AT_GET: &[(Wrong, i32)] = &[
     ((Fault::MapShort, 1, 0), EIO),
     ((Fault::DmaMap, 1, 0), EIO),
     ((Fault::PostCut, ALWAYS, 0), EIO),
-    ((Fault::RegWrong, 1, 0), EIO),
+    // rxe can also say "flushed", and then it is tried again.
+    ((Fault::RegWrong, ALWAYS, 0), EIO),
     ((Fault::PostLost, 1, 0), EIO),
     ((Fault::PollBlind, ALWAYS, 0), EIO),
 ];

@@ -11,11 +11,15 @@ use crate::runner::Test;
 use crate::site::{self, alive, bound};
 use rdsmr::abi::*;
 use rdsmr::errno::*;
-use rdsmr::{stat, Fault, Socket, Status, PAGE};
+use rdsmr::{stat, Armed, Child, Fault, Socket, Status, PAGE};
+
+const KEYS: u64 = 6;
 
 pub const TESTS: &[Test] = &[
     Test::reloading("hca.death_waits_for_what_is_stuck", stuck),
     Test::reloading("hca.death_tries_again", again),
+    Test::reloading("hca.one_that_hangs_holds_up_no_other", hanging),
+    Test::reloading("hca.one_that_hangs_at_unplug", hanging_at_unplug),
     Test::reloading("hca.an_idle_mr_is_tried_again", idle),
     Test::reloading("hca.an_idle_mr_at_unplug", idle_at_unplug),
     Test::reloading("hca.the_key_of_the_probe", control),
@@ -49,21 +53,11 @@ fn stuck() -> Outcome {
 
 /// A deregistration that fails once is tried again before the process goes.
 fn again() -> Outcome {
-    const KEYS: u64 = 6;
     needs_faults()?;
     reload::with_params(PARAMS)?;
     for times in [1, KEYS as u32, 2 * KEYS as u32, ALWAYS] {
         let pins = site::pins()?;
-        let mut child = helper("victim", |link| {
-            let (socket, map) = (bound()?, site::memory(KEYS * PAGE)?);
-            for n in 0..KEYS {
-                let got = socket.get_mr(map.at(n * PAGE), PAGE, 0);
-                got.must("GET_MR")?;
-            }
-            link.tell(&[1]).must("telling the test")?;
-            link.hear().must("the test's word").map(drop)
-        })?;
-        child.link().hear().must("the victim's word")?;
+        let mut child = victim_with(KEYS)?;
         // proof=inv comes to a deregistration only when the invalidation fails.
         let cut = arm((Fault::PostCut, 1, 0))?;
         let refuse = arm((Fault::Dereg, times, 0))?;
@@ -76,6 +70,63 @@ fn again() -> Outcome {
         site::eventually("all pages are back", || Ok(site::pins()? == pins))?;
     }
     Ok(())
+}
+
+/// One deregistration is refused once, and another one takes longer than any
+/// deadline here.
+fn one_hangs() -> Result<(Armed, Armed, Armed), End> {
+    Ok((
+        // proof=inv comes to a deregistration only when the invalidation fails.
+        arm((Fault::PostCut, 1, 0))?,
+        arm((Fault::Dereg, 1, 0))?,
+        arm((Fault::DeregSlow, 1, 4000))?,
+    ))
+}
+
+/// While one key hangs, the others are tried again.
+fn hanging() -> Outcome {
+    needs_faults()?;
+    reload::with_params(PARAMS)?;
+    let pins = site::pins()?;
+    let mut child = victim_with(KEYS)?;
+    let wrong = one_hangs()?;
+    child.kill().must("kill -9")?;
+    same("pages pinned when wait() is back", pins + 1, site::pins()?)?;
+    same("quarantined then", 0, counter("quarantined")?)?;
+    drop(wrong);
+    site::eventually("all pages are back", || Ok(site::pins()? == pins))
+}
+
+fn hanging_at_unplug() -> Outcome {
+    needs_faults()?;
+    reload::with_params(PARAMS)?;
+    let (socket, map) = (second_device()?, site::memory(KEYS * PAGE)?);
+    let pins = site::pins()?;
+    for n in 0..KEYS {
+        let got = socket.get_mr(map.at(n * PAGE), PAGE, 0);
+        got.must("GET_MR")?;
+    }
+    let wrong = one_hangs()?;
+    let unplugged = Unplugged::new()?;
+    drop(wrong);
+    same("pages pinned when the HCA is gone", pins, site::pins()?)?;
+    same("leaked", 0, counter("leaked")?)?;
+    unplugged.replug().map(drop)
+}
+
+/// A process with so many keys, which is about to die.
+fn victim_with(keys: u64) -> Result<Child, End> {
+    let child = helper("victim", |link| {
+        let (socket, map) = (bound()?, site::memory(keys * PAGE)?);
+        for n in 0..keys {
+            let got = socket.get_mr(map.at(n * PAGE), PAGE, 0);
+            got.must("GET_MR")?;
+        }
+        link.tell(&[1]).must("telling the test")?;
+        link.hear().must("the test's word").map(drop)
+    })?;
+    child.link().hear().must("the victim's word")?;
+    Ok(child)
 }
 
 fn mrs() -> Result<u64, End> {
@@ -167,7 +218,6 @@ fn control_at_unplug() -> Outcome {
 
 /// What a driver says of a broken HCA is accepted, and counted apart.
 fn broken_device() -> Outcome {
-    const KEYS: u64 = 4;
     needs_faults()?;
     reload::with_params(&format!("{PARAMS} proof=dereg"))?;
     let (socket, map) = (second_device()?, site::memory(KEYS * PAGE)?);
