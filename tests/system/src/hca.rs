@@ -268,12 +268,12 @@ fn no_mr_without_one(socket: &Socket, map: &Mapping) -> Outcome {
 /// No slot of a queue, no MR and no charge is lost by a failure.
 fn thousands() -> Outcome {
     // Those that cost an MR are slow.
-    // Those that use a WR break a queue each.
+    // Those that use a WR break up to three queues each, and are slow.
     const FAILURES: [(Fault, usize); 4] = [
-        (Fault::DmaMap, 9_000),
-        (Fault::MapShort, 400),
-        (Fault::RegWrong, 300),
-        (Fault::PostCut, 300),
+        (Fault::DmaMap, 9_600),
+        (Fault::MapShort, 200),
+        (Fault::RegWrong, 100),
+        (Fault::PostCut, 100),
     ];
     const BUDGET: u32 = 100;
     needs_faults()?;
