@@ -29,8 +29,8 @@ impl Entries {
     /// For a key of the current process. Allocates.
     pub(crate) fn owned() -> Result<Self> {
         Ok(Self {
-            of_device: Entry::new()?,
             of_owner: Some(Entry::new()?),
+            ..Self::ours()?
         })
     }
 

@@ -122,7 +122,8 @@ fn wait(table: &KeyTable, cause: Cause, round: Deadline) -> Left {
             // `remove` does the work.
             key.device().wait_removed(round);
         }
-        if if due { key.wait(round) } else { key.is_dead() } {
+        let dead = if due { key.wait(round) } else { key.is_dead() };
+        if dead {
             continue;
         }
         left.unproven = left.unproven.saturating_add(1);

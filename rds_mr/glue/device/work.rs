@@ -176,8 +176,12 @@ impl WorkItem<2> for Device {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        while !this.is_gone() {
+        loop {
+            // First, so that the kick of a removal that begins now is not lost.
             this.kick.reinit();
+            if this.is_gone() {
+                break;
+            }
             this.retire_broken_queue();
             let mut waiting = false;
             for key in this.keys.iter() {
