@@ -8,7 +8,7 @@ use crate::hca::{arm, counter, needs_faults, ALWAYS, PARAMS};
 use crate::reload;
 use crate::revoked::orphaned;
 use crate::runner::Test;
-use crate::site::{self, alive, bound};
+use crate::site::{self, alive, bound, refused};
 use rdsmr::abi::*;
 use rdsmr::errno::*;
 use rdsmr::{stat, Armed, Child, Fault, Socket, Status, PAGE};
@@ -55,9 +55,10 @@ fn stuck() -> Outcome {
 fn again() -> Outcome {
     needs_faults()?;
     reload::with_params(PARAMS)?;
+    let prober = bound()?;
     for times in [1, KEYS as u32, 2 * KEYS as u32, ALWAYS] {
         let pins = site::pins()?;
-        let mut child = victim_with(KEYS)?;
+        let (mut child, cookies) = victim_with(KEYS)?;
         // proof=inv comes to a deregistration only when the invalidation fails.
         let cut = arm((Fault::PostCut, 1, 0))?;
         let refuse = arm((Fault::Dereg, times, 0))?;
@@ -66,8 +67,12 @@ fn again() -> Outcome {
         let what = format!("pages pinned when wait() is back, {times} refused");
         same(what, pins + kept as i64, site::pins()?)?;
         same("quarantined then", kept, counter("quarantined")?)?;
+        if kept == 0 {
+            are_refused(&prober, &cookies, "a key of the dead")?;
+        }
         drop((cut, refuse));
         site::eventually("all pages are back", || Ok(site::pins()? == pins))?;
+        are_refused(&prober, &cookies, "a key whose page is back")?;
     }
     Ok(())
 }
@@ -87,14 +92,15 @@ fn one_hangs() -> Result<(Armed, Armed, Armed), End> {
 fn hanging() -> Outcome {
     needs_faults()?;
     reload::with_params(PARAMS)?;
-    let pins = site::pins()?;
-    let mut child = victim_with(KEYS)?;
+    let (prober, pins) = (bound()?, site::pins()?);
+    let (mut child, cookies) = victim_with(KEYS)?;
     let wrong = one_hangs()?;
     child.kill().must("kill -9")?;
     same("pages pinned when wait() is back", pins + 1, site::pins()?)?;
     same("quarantined then", 0, counter("quarantined")?)?;
     drop(wrong);
-    site::eventually("all pages are back", || Ok(site::pins()? == pins))
+    site::eventually("all pages are back", || Ok(site::pins()? == pins))?;
+    are_refused(&prober, &cookies, "a key whose page is back")
 }
 
 fn hanging_at_unplug() -> Outcome {
@@ -115,18 +121,22 @@ fn hanging_at_unplug() -> Outcome {
 }
 
 /// A process with so many keys, which is about to die.
-fn victim_with(keys: u64) -> Result<Child, End> {
+fn victim_with(keys: u64) -> Result<(Child, Vec<u64>), End> {
     let child = helper("victim", |link| {
         let (socket, map) = (bound()?, site::memory(keys * PAGE)?);
-        for n in 0..keys {
-            let got = socket.get_mr(map.at(n * PAGE), PAGE, 0);
-            got.must("GET_MR")?;
-        }
-        link.tell(&[1]).must("telling the test")?;
+        let get = |n| socket.get_mr(map.at(n * PAGE), PAGE, 0).must("GET_MR");
+        let cookies: Result<Vec<u64>, End> = (0..keys).map(get).collect();
+        link.tell(&cookies?).must("telling the test")?;
         link.hear().must("the test's word").map(drop)
     })?;
-    child.link().hear().must("the victim's word")?;
-    Ok(child)
+    let cookies = child.link().hear().must("the victim's cookies")?;
+    Ok((child, cookies))
+}
+
+/// The HCA lets nobody in.
+fn are_refused(prober: &Socket, cookies: &[u64], what: &str) -> Outcome {
+    let mut cookies = cookies.iter();
+    cookies.try_for_each(|cookie| refused(prober, *cookie, 0, what))
 }
 
 fn mrs() -> Result<u64, End> {
@@ -229,6 +239,7 @@ fn broken_device() -> Outcome {
     let broken = arm((Fault::DeregFatal, 1, 0))?;
     socket.free_mr(cookies[1], 0).must("FREE_MR")?;
     drop(broken);
+    are_refused(&socket, &cookies[..2], "a key that was freed")?;
     same("trusted_dead at first", 1, counter("trusted_dead")?)?;
     drop(socket);
     same("trusted_dead", KEYS - 1, counter("trusted_dead")?)?;
@@ -238,7 +249,8 @@ fn broken_device() -> Outcome {
         let cookie = socket.get_mr(map.at(0), PAGE, 0).must("GET_MR")?;
         socket.free_mr(cookie, 0).must("FREE_MR")?;
     }
-    same("trusted_dead then", KEYS - 1, counter("trusted_dead")?)
+    // With the HCA went the probe's own key.
+    same("trusted_dead then", KEYS, counter("trusted_dead")?)
 }
 
 /// An MR that is used again would get the number of a key that was revoked and
