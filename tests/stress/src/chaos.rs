@@ -4,6 +4,7 @@
 use crate::events::POINTS;
 use crate::plan::Device;
 use crate::socks::address;
+use rdsmr::attribute::{write, write_all};
 use rdsmr::errno::ENOMEM;
 use rdsmr::{inject, Mapping, Socket, PAGE};
 use std::fs;
@@ -12,16 +13,6 @@ use std::path::{Path, PathBuf};
 
 const FAIL_SLAB: &str = "/sys/kernel/debug/failslab";
 const CGROUPS: &str = "/sys/fs/cgroup";
-
-fn say(what: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
-}
-
-fn write(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
-    let path = path.as_ref();
-    fs::write(path, text)
-        .map_err(|error| say(&format!("writing \"{text}\" to {}", path.display()), error))
-}
 
 /// Verbs and allocations that fail, if this kernel can do that.
 pub struct Faults {
@@ -38,18 +29,18 @@ impl Faults {
         };
         if faults.slab {
             inject::say_starving()?;
-            let set = |name: &str, text: &str| write(Path::new(FAIL_SLAB).join(name), text);
-            set("task-filter", "Y")?;
-            // Those that may sleep are most of ours.
-            set("ignore-gfp-wait", "N")?;
-            for (name, text) in [
-                ("interval", "1"),
-                ("times", "-1"),
-                ("verbose", "0"),
-                ("probability", "10"),
-            ] {
-                set(name, text)?;
-            }
+            write_all(
+                FAIL_SLAB,
+                &[
+                    ("task-filter", "Y"),
+                    // Those that may sleep are most of ours.
+                    ("ignore-gfp-wait", "N"),
+                    ("interval", "1"),
+                    ("times", "-1"),
+                    ("verbose", "0"),
+                    ("probability", "10"),
+                ],
+            )?;
         }
         Ok(faults)
     }

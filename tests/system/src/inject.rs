@@ -2,9 +2,10 @@
 //! Allocations that fail on purpose: the kernel's failslab and fail_page_alloc.
 
 use crate::check::{fail, skip, Check, End, Outcome};
+use rdsmr::attribute::write_all;
 use rdsmr::errno::describe;
 use rdsmr::inject::{say_fed, say_starving};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -42,7 +43,7 @@ pub const NEVER: u32 = 1_000_000;
 
 fn set(name: &str, value: &str) -> io::Result<()> {
     DIRS.iter()
-        .try_for_each(|dir| fs::write(Path::new(dir).join(name), value))
+        .try_for_each(|dir| write_all(dir, &[(name, value)]))
 }
 
 /// Says in the kernel log that memory runs out on purpose, for as long as it lives.
@@ -66,9 +67,7 @@ pub fn lift() -> io::Result<()> {
     if !Path::new(DIRS[0]).exists() {
         return Ok(());
     }
-    LIFTED
-        .iter()
-        .try_for_each(|(name, value)| set(name, value))?;
+    DIRS.iter().try_for_each(|dir| write_all(dir, &LIFTED))?;
     say_fed()
 }
 
@@ -101,12 +100,10 @@ impl Faults {
             task: open("make-it-fail")?,
         };
         say_starving().must("writing to /dev/kmsg")?;
-        for (name, value) in PREPARE {
-            set(name, value).must(format!("setting {name} to {value}"))?;
+        for dir in DIRS {
+            write_all(dir, &PREPARE).must("setting up fault injection")?;
         }
-        for (name, value) in PAGES {
-            fs::write(Path::new(DIRS[1]).join(name), value).must(format!("setting {name}"))?;
-        }
+        write_all(DIRS[1], &PAGES).must("setting up fault injection")?;
         Ok(faults)
     }
 

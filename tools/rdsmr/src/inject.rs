@@ -2,6 +2,7 @@
 //! Kernel functions that return something else than they would: debugfs
 //! `fail_function`, for functions marked ALLOW_ERROR_INJECTION.
 
+use crate::attribute::write_all;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -13,29 +14,26 @@ pub fn is_there() -> bool {
     Path::new(DIR).join("inject").exists()
 }
 
-fn set(name: &str, value: &str) -> io::Result<()> {
-    fs::write(Path::new(DIR).join(name), value)
-}
-
 /// Let `function` return `value` in so many of a hundred calls, whoever makes
 /// them, until [`stop`]. One function at a time.
 pub fn fail(function: &str, value: i64, percent: u64) -> io::Result<()> {
     stop()?;
-    set("inject", function)?;
-    // The file takes the digits of 64 bits.
-    set(
-        &format!("{function}/retval"),
-        &format!("{:#x}", value as u64),
+    write_all(DIR, &[("inject", function)])?;
+    write_all(
+        Path::new(DIR).join(function),
+        // The file takes the digits of 64 bits.
+        &[("retval", &format!("{:#x}", value as u64))],
     )?;
-    for (name, value) in [
-        ("interval", "1"),
-        ("times", "-1"),
-        ("verbose", "0"),
-        ("task-filter", "N"),
-    ] {
-        set(name, value)?;
-    }
-    set("probability", &percent.to_string())
+    write_all(
+        DIR,
+        &[
+            ("interval", "1"),
+            ("times", "-1"),
+            ("verbose", "0"),
+            ("task-filter", "N"),
+            ("probability", &percent.to_string()),
+        ],
+    )
 }
 
 /// A function that always fails; it works again when this is dropped.
@@ -59,8 +57,7 @@ impl Drop for Failing {
 /// Let every function work again.
 pub fn stop() -> io::Result<()> {
     if is_there() {
-        set("probability", "0")?;
-        set("inject", "\n")?;
+        write_all(DIR, &[("probability", "0"), ("inject", "\n")])?;
     }
     Ok(())
 }

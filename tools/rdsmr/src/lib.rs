@@ -12,6 +12,7 @@
 pub mod abi;
 pub mod addr;
 pub mod area;
+pub mod attribute;
 pub mod death;
 pub mod errno;
 #[path = "../../../tests/kunit/fault.rs"]
