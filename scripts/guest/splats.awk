@@ -9,7 +9,7 @@ BEGIN {
 		"|kernel BUG at|Oops|general protection fault|Kernel panic|refcount_t:|list_(add|del) corruption" \
 		"|possible circular locking|possible recursive locking|inconsistent lock state|bad unlock balance" \
 		"|suspicious RCU usage|sleeping function called from invalid context" \
-		"|new suspected memory leaks|blocked for more than|soft lockup|hard LOCKUP" \
+		"|blocked for more than|soft lockup|hard LOCKUP" \
 		"|detected stalls|self-detected stall|unregister_netdevice: waiting for" \
 		"|Invalid device .* or rdma cgroup"
 	# Said by every kernel on some processors, and nothing of ours.
