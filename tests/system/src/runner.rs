@@ -173,8 +173,9 @@ pub fn run_all(tests: &[&Test]) -> io::Result<bool> {
             Verdict::Skip(reason) => println!("ok {number} - {name} # SKIP {reason}"),
             Verdict::NotOk(text) => {
                 failed += 1;
-                println!("not ok {number} - {name}");
+                // First, since scripts/ktap looks for it there.
                 text.lines().for_each(|line| println!("#   {line}"));
+                println!("not ok {number} - {name}");
             }
         }
     }
