@@ -90,11 +90,12 @@ impl Tap {
             return;
         }
         self.failed += 1;
-        println!("not ok {} - {name}", self.count);
+        // First, since scripts/ktap looks for it there.
         wrong
             .iter()
             .flat_map(|text| text.lines())
             .for_each(|line| println!("#   {line}"));
+        println!("not ok {} - {name}", self.count);
     }
 }
 

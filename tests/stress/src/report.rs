@@ -144,8 +144,9 @@ impl Tap {
             }
             Err(text) => {
                 self.failed += 1;
-                println!("not ok {number} - {what}");
+                // First, since scripts/ktap looks for it there.
                 text.lines().for_each(|line| println!("#   {line}"));
+                println!("not ok {number} - {what}");
             }
         }
     }
