@@ -17,6 +17,7 @@ mod space;
 
 use call::Program;
 use rdsmr::rng::Rng;
+use rdsmr::tap;
 use run::{Places, Runner};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,12 +91,7 @@ impl Tap {
             return;
         }
         self.failed += 1;
-        // First, since scripts/ktap looks for it there.
-        wrong
-            .iter()
-            .flat_map(|text| text.lines())
-            .for_each(|line| println!("#   {line}"));
-        println!("not ok {} - {name}", self.count);
+        tap::not_ok(self.count, name, &wrong.join("\n"));
     }
 }
 

@@ -5,6 +5,7 @@ use crate::ledger::{Global, Of, RECENT, THREADS};
 use crate::plan::{Plan, KINDS};
 use crate::worker::Site;
 use rdsmr::errno::name;
+use rdsmr::tap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -144,9 +145,7 @@ impl Tap {
             }
             Err(text) => {
                 self.failed += 1;
-                // First, since scripts/ktap looks for it there.
-                text.lines().for_each(|line| println!("#   {line}"));
-                println!("not ok {number} - {what}");
+                tap::not_ok(number, what, &text);
             }
         }
     }

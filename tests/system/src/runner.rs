@@ -4,7 +4,7 @@
 use crate::check::{End, Outcome};
 use crate::inject;
 use crate::reload;
-use rdsmr::{process, spawn, stat, Child, Hammer, Mapping, Status};
+use rdsmr::{process, spawn, stat, tap, Child, Hammer, Mapping, Status};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -173,9 +173,7 @@ pub fn run_all(tests: &[&Test]) -> io::Result<bool> {
             Verdict::Skip(reason) => println!("ok {number} - {name} # SKIP {reason}"),
             Verdict::NotOk(text) => {
                 failed += 1;
-                // First, since scripts/ktap looks for it there.
-                text.lines().for_each(|line| println!("#   {line}"));
-                println!("not ok {number} - {name}");
+                tap::not_ok(number, name, &text);
             }
         }
     }

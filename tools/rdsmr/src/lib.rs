@@ -29,6 +29,7 @@ pub mod process;
 pub mod rng;
 pub mod socket;
 pub mod stat;
+pub mod tap;
 pub mod trace;
 pub mod uffd;
 pub mod volume;
