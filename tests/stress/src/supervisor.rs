@@ -71,8 +71,8 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// The caller makes one function fail for the whole run. No other faults:
-    /// the end of one would be the end of all, and would excuse what is wrong.
+    /// The caller makes one function fail for the whole run. No other faults: only
+    /// one can be made to fail at a time, and each would excuse what is wrong.
     pub fn only_blind(&mut self) {
         self.blind = true;
     }
@@ -244,9 +244,12 @@ impl<'a> Supervisor<'a> {
 
     fn lift(&mut self) -> io::Result<()> {
         self.lift_at = None;
-        if let Some((_, armed)) = self.armed.take() {
+        if let Some((wrong, armed)) = self.armed.take() {
             drop(armed);
-            self.faults.lift()?;
+            // A quirk ends with what has armed it.
+            if matches!(wrong, Wrong::Verb { .. }) {
+                self.faults.lift()?;
+            }
             self.site.ledger.count(Global::Faults);
         }
         Ok(())
